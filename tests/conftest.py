@@ -23,6 +23,16 @@ settings.load_profile("shared")
 rule_failures.are_raised = True  # a rule that fails is a bug, not a note
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--no-skips", action="store_true", help="fail if a test is skipped")
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if session.config.getoption("--no-skips") and reporter is not None and reporter.stats.get("skipped"):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if item.get_closest_marker("tpu") and (reason := why_not()):
         pytest.skip(reason)

@@ -134,6 +134,39 @@ PROGRAMS: Mapping[str, Program] = {
     "low_rank": Program(lambda t, x, up, down: x @ (up @ down), _of(2048, 4096), _of(4096, 16), _of(16, 4096)),
     "wide_with_bias": Program(lambda t, x, v, b, w: t.addmm(b, x, v) @ w, _of(8192, 64), _of(64, 4096), _of(4096), _of(4096, 64)),
     "wide_with_matrix": Program(lambda t, x, v, b, w: t.addmm(b, x, v) @ w, _of(8192, 64), _of(64, 4096), _of(8192, 4096), _of(4096, 64)),
+    # Sums of products.
+    "summed_rows": Program(lambda t, x, w: (x @ w).mean(1), _of(16, 2048, 1024), _of(1024, 2048)),
+    "summed_rows_scaled": Program(lambda t, x, w: (2 * (x @ w)).float().sum((0, 1)), _of(16, 2048, 1024), _of(1024, 2048)),
+    "summed_rows_trained": Program(lambda t, x, w: (x @ w).mean(0, keepdim=True), _of(4096, 1024), _of(1024, 2048), backward=True),
+    "summed_columns": Program(lambda t, x, w: (x @ w).sum(-1), _of(16, 2048, 1024), _of(1024, 2048)),
+    "summed_batch": Program(lambda t, x, y: (x @ y).sum(0), _of(64, 1024, 64), _of(64, 64, 1024)),
+    "summed_and_returned": Program(lambda t, x, w: ((y := x @ w), y.sum(0)), _of(4096, 1024), _of(1024, 2048)),
+    "summed_beside_product": Program(lambda t, x, w, y: (x @ w, y.sum(0)), _of(4096, 1024), _of(1024, 2048), _of(4096, 2048)),
+    "summed_to_a_number": Program(lambda t, x, w: (x @ w).sum(), _of(4096, 1024), _of(1024, 2048)),
+    "summed_after_tanh": Program(lambda t, x, w: (x @ w).tanh().mean(0), _of(4096, 1024), _of(1024, 2048)),
+    "largest_of_rows": Program(lambda t, x, w: (x @ w).amax(0), _of(4096, 1024), _of(1024, 2048)),
+    "centred_rows": Program(lambda t, x, w: (y := x @ w) - y.mean(-1, keepdim=True), _of(4096, 1024), _of(1024, 2048)),
+    "floor_of_scaled": Program(lambda t, x, w: t.div(x @ w, 2, rounding_mode="floor").sum(0), _of(4096, 1024), _of(1024, 2048)),
+    # Factors that were added to weights.
+    "merged_factors": Program(
+        lambda t, x, w, up, down: x @ (w.detach() + up @ down),
+        _of(4096, 2048),
+        _of(2048, 2048),
+        _of(2048, 16),
+        _of(16, 2048),
+        backward=True,
+    ),
+    "merged_factors_and_weights": Program(
+        lambda t, x, w, up, down: x @ (w + up @ down), _of(4096, 2048), _of(2048, 2048), _of(2048, 16), _of(16, 2048), backward=True
+    ),
+    "merged_wide_factors": Program(
+        lambda t, x, w, up, down: x @ (w.detach() + up @ down),
+        _of(4096, 2048),
+        _of(2048, 2048),
+        _of(2048, 1024),
+        _of(1024, 2048),
+        backward=True,
+    ),
     # Gathered rows.
     "gathered": Program(lambda t, x, ids, w: x[ids] @ w, _of(5000, 256), _ids(40000), _of(256, 256)),
     "gathered_trained": Program(lambda t, x, ids, w: x[ids] @ w, _of(5000, 256), _ids(40000), _of(256, 256), backward=True),

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from call_sites import calls, price
 from roofline.dtypes import dtype
-from roofline.formulas.fused_attention import Attention
 from roofline.hlo.price.calls import price_call
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
+from roofline.ops.attention import Attention
 
 SQUARE = 1024 * 1024
 HEADS = 2 * 8  # two sequences of eight heads

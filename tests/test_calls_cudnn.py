@@ -95,7 +95,7 @@ WINDOW = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f"
         ('"activation_mode":"kRelu"', 1, 0),
         ('"activation_mode":"kSigmoid"', 3, 1),
         ('"activation_mode":"kTanh"', 1, 1),
-        ('"activation_mode":"kElu"', 2, 1),
+        ('"activation_mode":"kElu"', 3, 1),
         ('"activation_mode":"kLeakyRelu"', 2, 0),
         ('"activation_mode":"kNone","conv_result_scale":2', 2, 0),
         ('"activation_mode":"kNone","side_input_scale":0.5', 3, 0),

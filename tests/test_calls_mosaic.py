@@ -148,6 +148,47 @@ def test_the_code_wins_over_an_estimate_of_the_full_square_and_both_are_told() -
     assert not is_upper_bound(forward.notes)
 
 
+def test_an_estimate_of_each_array_once_is_told_where_blocks_are_read_again() -> None:
+    (note,) = [note for note in kernel("flash_full").notes if "author's cost estimate" in note]
+    # 2 heads x 2048 x 128 of bf16: queries and results once; the author counts keys and values once too, the code reads them for 8 blocks.
+    assert "4.194 MB" in note
+    assert "18.87 MB" in note  # (1 + 1 + 8 + 8) x 1.049 MB
+
+
+def test_an_estimate_between_the_bounds_of_data_is_not_told() -> None:
+    # The author counts each row of each group once, which is the least.
+    assert not [note for note in kernel("groups").notes if "author's cost estimate" in note]
+
+
+@pytest.mark.parametrize("name", ["lengths_for", "lengths_while"])
+def test_a_loop_as_long_as_data_says_is_bounded_by_the_array_that_it_reads(name: str) -> None:
+    priced = kernel(name)
+    assert priced.least is not None
+    # 8 sequences of at most 2048 rows: each is added once.
+    assert (priced.cost["vector/fp32"], priced.least["vector/fp32"]) == (8 * 2048 * 128, 0)
+    assert is_upper_bound(priced.notes)
+
+
+def test_a_grid_as_long_as_data_says_is_bounded_by_its_blocks() -> None:
+    priced = kernel("lengths_grid")
+    assert priced.least is not None
+    assert (priced.cost["vector/fp32"], priced.least["vector/fp32"]) == (4096 * 512, 0)
+    assert (moved(priced.cost), moved(priced.least)) == (2 * 4096 * 512 * FP32, 0)
+
+
+def test_copies_in_a_loop_as_long_as_data_says_are_bounded_by_their_array() -> None:
+    priced = kernel("lengths_copies")
+    assert priced.least is not None
+    assert (moved(priced.cost), moved(priced.least)) == ((4096 + 256) * 512 * FP32, 256 * 512 * FP32)
+
+
+def test_a_test_for_finite_numbers_costs_nothing() -> None:
+    priced = kernel("logsumexp")
+    assert not priced.cost.unknown
+    # An exponential of each element, and a logarithm of each row.
+    assert priced.cost["vector/transcendental"] == 512 * 512 + 512
+
+
 def test_splash_attention_runs_the_blocks_of_its_table() -> None:
     assert products("splash_causal") == [2 * 36 * count * BLOCK for count in (2, 3, 4)]
     assert products("splash_fused") == [2 * 36 * count * BLOCK for count in (2, 5)]  # dq, dk and dv in one

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from call_sites import CAPTURES, calls, price, price_at, site, site_in
+from priced import amounts, fused
 from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
 from roofline.hlo.price.calls import CustomCall, forget_call, known_targets, price_call, register_call, registry
-from roofline.hlo.price.calls.pricing import BEGINNINGS, LIBRARIES
-from roofline.hlo.price.calls.registry import EXACT, PREFIXES, call
+from roofline.hlo.price.calls.registry import BEGINNINGS, LIBRARIES, call
 from roofline.ledger import Ledger, read
 
 
@@ -39,7 +39,7 @@ def test_every_call_of_the_captured_programs_has_a_price() -> None:
 def test_a_target_that_begins_like_a_librarys_is_priced_in_its_file() -> None:
     # Only that file is imported for it, so a function elsewhere would never be found.
     for target in known_targets():
-        handler = {**EXACT, **PREFIXES}[target]
+        handler = call.own[target]
         for beginning, file in BEGINNINGS.items():
             if target.startswith(beginning):
                 assert handler.__module__ == f"roofline.hlo.price.calls.{file}", target
@@ -126,6 +126,7 @@ def test_a_function_that_returns_something_else_is_told_so(mine: list[str]) -> N
         "MoveToHost",
         "AllocateBuffer",
         "ConcatBitcast",
+        "GatherScatterIndicesBitpacked",
         "xla.sdy.FuncResultSharding",
     ],
 )
@@ -146,6 +147,15 @@ def test_sorting_and_selecting_move_bytes_and_compare() -> None:
 def test_a_callback_crosses_to_the_host_and_computes_what_nobody_knows() -> None:
     found = calls("callbacks")["pure_callback.1"]
     assert (found.cost["pcie"], found.cost["hbm"], found.cost.flops) == (2 * 64 * 4, 2 * 64 * 4, None)
+
+
+def test_packed_indices_of_a_gather_leave_its_cost_known() -> None:
+    # The logits of 4096 targets, as the TPU compiler picks them: 4 bytes for each, read and written, and two indices of 4 bytes.
+    picks = "offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, slice_sizes={1,1}"
+    body = f"""  %packed = s32[4096,2]{{1,0}} custom-call(%p1), custom_call_target="GatherScatterIndicesBitpacked"
+  ROOT %picked = f32[4096]{{0}} gather(%p0, %packed), {picks}"""
+    found = fused(body, "f32[4096]{0}", "f32[4096,32000]{1,0}", "s32[4096,2]{1,0}", kind="kCustom", platform="tpu")
+    assert amounts(found.cost) == {"hbm": 4096 * (4 + 4 + 2 * 4)}
 
 
 def test_an_operand_passed_twice_or_through_bitcasts_is_read_once() -> None:

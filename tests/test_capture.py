@@ -442,6 +442,7 @@ def test_the_programs_own_path_stays_behind_the_hook() -> None:
         "roofline_hook_torch_graphs.py",
         "roofline_hook_torch_profiler.py",
         "roofline_hook_torch_steps.py",
+        "roofline_hook_torch_tensors.py",
         "sitecustomize.py",
     ]
 

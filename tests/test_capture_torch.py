@@ -369,6 +369,11 @@ def test_a_program_runs_as_it_would_and_its_report_follows(tmp_path: Path) -> No
     assert sum(sum(amount for name, amount in op["work"].items() if name.startswith("matrix/")) for op in products) == 3 * PRODUCTS
     assert any("Linear_0" in (op["scope"] or "") for op in products)
     assert not any("roofline_hook" in (op["location"] or "") for op in report["ops"])
+    (trace,) = (tmp_path / "run").glob("plugins/profile/*/*.gz")
+    events = json.loads(gzip.decompress(trace.read_bytes()))
+    ids = {op[0]: op for op in events["roofline_tensors"]["ops"]}
+    products = [event["args"] for event in events["traceEvents"] if event["name"] in ("aten::mm", "aten::addmm")]
+    assert all(len(ids[product["External id"]][1]) == 2 * len([dims for dims in product["Input Dims"] if dims]) for product in products)
 
 
 @pytest.mark.torch

@@ -90,6 +90,41 @@ def test_a_product_takes_the_cycles_of_the_compiler() -> None:
     assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.85 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
 
 
+@pytest.mark.parametrize(
+    ("chip", "in_place", "depth", "trusted"),
+    [
+        ("v5e", False, 4096, True),
+        ("v5p", False, 4096, True),
+        ("v5e", True, 4096, False),
+        ("v5e", False, 256, False),
+        ("v6e", False, 4096, False),
+    ],
+)
+def test_cycles_are_trusted_beyond_the_sustained_rate_for_large_products_on_v2_to_v5p(
+    chip: str, in_place: bool, depth: int, trusted: bool
+) -> None:
+    # Twice the time at the peak, where 85% of it is sustained: the compiler is right unless it sums in place, or contracts over a head.
+    machine, flops = load(chip), 2 * 4096 * depth * 4096
+    calibration = calibration_for(machine)
+    peak_s = flops / machine.rate("matrix/bf16")
+    compiled = Compiled(
+        in_place=in_place,
+        cycles=2 * peak_s * (calibration.clock_hz or 0),
+        products=(MatrixWork(flops=flops, depth=depth, widths=(4096, 4096)),),
+    )
+    expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration, compiled=compiled)
+    assert expected is not None
+    assert expected.time_s == pytest.approx(2 * peak_s if trusted else peak_s / 0.85)
+    assert expected.high_s == pytest.approx(2 * peak_s)
+
+
+def test_a_fusion_that_writes_over_an_operand_is_in_place() -> None:
+    config = PREFETCHED.replace('"estimated_cycles":"1083068"}', '"estimated_cycles":"1083068"},"aliasing_operands":{"lists":[LIST]}')
+    for lists, in_place in (("", False), ('{"indices":["0","1"]}', True)):
+        ops = program(parse(config.replace("LIST", lists), "prefetched"), "tpu").ops
+        assert [op.compiled.in_place for op in ops if op.name == "first"] == [in_place]
+
+
 @pytest.mark.parametrize(("side", "fill"), [(128, 0.5), (256, 0.25)])
 def test_a_short_contraction_fills_part_of_the_matrix_unit(side: int, fill: float) -> None:
     # Scores of heads of 64: 64 of 128 or 256 rows; the columns are full.
@@ -154,6 +189,20 @@ def test_a_product_that_fills_half_of_the_matrix_unit_is_told_with_its_size(tmp_
     # On a chip of 256 rows it is a quarter.
     wide = next(one for one in analyze(str(file), load("v6e")).findings if one.kind == "matrix-fill")
     assert "25% of the matrix unit: 64 contracted elements for 256 rows" in wide.message
+
+
+def test_a_product_of_padded_tiles_is_told_to_fill_part_of_the_matrix_unit_too(tmp_path: Path) -> None:
+    # Its left operand is in HBM, where 64 columns take 128: half of what it reads there is padding.
+    file = tmp_path / "padded.hlo"
+    file.write_text(
+        NARROW.replace("(2,1)S(1)} parameter(0)", "(2,1)} parameter(0)")
+        .replace("8192", "65536")
+        .replace("bf16[64,65536]", "bf16[64,512]")
+        .replace("bf16[65536,65536]", "bf16[65536,512]")
+    )
+    kinds = {finding.kind: finding.message for finding in analyze(str(file), load("v6e")).findings}
+    assert "tile-padding" in kinds
+    assert "fills 25% of the matrix unit: 64 contracted elements for 256 rows" in kinds["matrix-fill"]
 
 
 def test_sizes_that_fill_the_matrix_unit_are_no_finding(tmp_path: Path) -> None:

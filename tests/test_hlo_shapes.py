@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, SourceError
 from roofline.hlo.ir.shapes import PRIMITIVE_TYPES, UNBOUNDED, Layout, Shape, parse_shape
-from roofline.hlo.read.mlir_types import element_type, parse_type
+from roofline.hlo.read.mlir.types import DYNAMIC, Type, element_type, parse_type
 
 
 def shape(text: str) -> Shape:
@@ -104,18 +104,26 @@ def test_absurd_shapes_are_refused(text: str, complaint: str) -> None:
 
 
 def test_mlir_types_are_the_same_shapes() -> None:
-    known: dict[str, Shape] = {}
-    assert parse_type("tensor<8x?x16xbf16>", known) == Shape("bf16", (8, UNBOUNDED, 16), None, (False, True, False))
-    assert parse_type("tensor<?x4xf32, #stablehlo.bounds<10, ?>>", known) == Shape("f32", (10, 4), None, (True, False))
-    assert parse_type("tuple<tensor<i1>, !stablehlo.token>", known).parts == (Shape("pred"), Shape("token"))
-    assert parse_type("tensor<2xcomplex<f64>>", known) == Shape("c128", (2,))
-    assert parse_type("tensor<4x!quant.uniform<i8:f32, 0.5>>", known) == Shape("s8", (4,))
+    def shape_of(text: str) -> Shape:
+        return parse_type(text).shape
+
+    assert shape_of("tensor<8x?x16xbf16>") == Shape("bf16", (8, UNBOUNDED, 16), None, (False, True, False))
+    assert shape_of("tensor<?x4xf32, #stablehlo.bounds<10, ?>>") == Shape("f32", (10, 4), None, (True, False))
+    assert shape_of("tuple<tensor<i1>, !stablehlo.token>").parts == (Shape("pred"), Shape("token"))
+    assert shape_of("tensor<2xcomplex<f64>>") == Shape("c128", (2,))
+    assert shape_of("tensor<4x!quant.uniform<i8:f32, 0.5>>") == Shape("s8", (4,))
+
+
+def test_arrays_that_are_not_tensors_are_read_too() -> None:
+    assert parse_type("memref<4x?xf32, 3>") == Type("memref", (4, DYNAMIC), (Type("f32"),), " 3")
+    pointers = parse_type("tensor<16x!tt.ptr<f32>>")
+    assert (pointers.dims, pointers.element, pointers.shape) == ((16,), "!tt.ptr<f32>", Shape("opaque"))
 
 
 @pytest.mark.parametrize("text", ["tensor<4xq7>", "tuple<" * 10**5 + ">" * 10**5, "tensor<99999999999999999999999xf32>", "tensor<"])
 def test_absurd_types_are_refused(text: str) -> None:
     with pytest.raises(SourceError):
-        parse_type(text, {})
+        parse_type(text).shape  # noqa: B018
 
 
 def test_element_types_that_mlir_spells_differently() -> None:

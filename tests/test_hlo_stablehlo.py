@@ -242,7 +242,7 @@ def test_custom_calls_keep_target_configuration_and_computations() -> None:
         ("dense<[true, false]> : tensor<2xi1>", (True, False)),
         ("dense<(1.0,-2.0)> : tensor<complex<f32>>", (1 - 2j,)),
         ("dense<0x3F80> : tensor<bf16>", (1.0,)),
-        ('dense<"0x000102">  : tensor<3xi8>', None),
+        ('dense<"0x000102">  : tensor<3xi8>', (0, 1, 2)),
         ("dense_resource<big> : tensor<1000xf32>", None),
     ],
 )

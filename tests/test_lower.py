@@ -90,7 +90,14 @@ ENTRY %main {
     assert [one.opcode for one in as_written(module).entry_computation] == ["parameter", "parameter", "convolution"]
 
 
-def test_a_product_whose_result_is_turned_is_turned_after_it() -> None:
+def _body_of_product(text: str) -> list[tuple[str, str]]:
+    """The opcodes and shapes of the body of a program's only kernel."""
+    written = as_written(parse(text, "product"))
+    (kernel,) = [kernel for kernel in written.entry_computation if kernel.opcode == "fusion"]
+    return [(part.opcode, str(part.shape)) for part in written.computations[kernel.calls[0].computation]]
+
+
+def test_the_rows_of_a_product_are_those_of_the_operand_whose_axes_come_first_in_the_result() -> None:
     text = """HloModule turned, is_scheduled=true
 ENTRY %main {
   %x = bf16[512,64]{1,0:T(8,128)(2,1)} parameter(0)
@@ -98,12 +105,20 @@ ENTRY %main {
   ROOT %y = bf16[256,512]{0,1:T(8,128)(2,1)} convolution(%x, %w), dim_labels=bf_io->fb
 }
 """
-    written = as_written(parse(text, "turned"))
-    (kernel,) = [one for one in written.entry_computation if one.opcode == "fusion"]
-    body = written.computations[kernel.calls[0].computation]
-    assert [one.opcode for one in body] == ["parameter", "parameter", "dot", "transpose"]
-    # In memory the rows of the result follow each other as in the dot: nothing moves.
-    assert [str(one.shape) for one in body][2:] == ["bf16[512,256]{1,0:T(8,128)(2,1)}", "bf16[256,512]{0,1:T(8,128)(2,1)}"]
+    assert _body_of_product(text)[2:] == [("dot", "bf16[256,512]{0,1:T(8,128)(2,1)}")]
+
+
+def test_a_product_whose_result_is_in_another_order_is_transposed_after_it() -> None:
+    text = """HloModule turned, is_scheduled=true
+ENTRY %main {
+  %x = bf16[8,64,32] parameter(0)
+  %w = bf16[32,16,1] parameter(1)
+  ROOT %y = bf16[64,16,8]{1,2,0} convolution(%x, %w), window={size=1}, dim_labels=0bf_io0->bf0
+}
+"""
+    # The columns of w are in the middle. In memory the axes of the dot have the order of the result: nothing moves.
+    sizes = [shape for opcode, shape in _body_of_product(text) if opcode in ("dot", "transpose")]
+    assert sizes == ["bf16[16,8,64]{0,1,2}", "bf16[64,16,8]{1,2,0}"]
 
 
 def test_fusions_that_double_at_every_depth_are_left_as_they_are(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from roofline.errors import MachineError, UnitError
 from roofline.machine import Capacity, Ceiling, Limit, Machine
+from roofline.machines import load
 from roofline.resource import Resource
 from toys import BF16, HBM, toy
 
@@ -108,6 +109,17 @@ def test_a_named_limit_is_a_lower_roof() -> None:
 def test_a_rate_of_nothing_is_refused(rate: float) -> None:
     with pytest.raises((MachineError, UnitError)):
         Machine.of("broken", {"hbm": rate})
+
+
+def test_a_rate_under_a_limit_is_no_figure_of_a_datasheet() -> None:
+    whole, lower = load("v6e"), load("v6e").limited("sustained")
+    for unit in ("matrix/bf16", "hbm"):
+        before, after = whole.ceiling(unit), lower.ceiling(unit)
+        assert before is not None
+        assert after is not None
+        assert (before.provenance, after.provenance) == ("datasheet", "derived")
+        assert after.note.endswith("sustained")
+        assert after.others[0].value == before.rate
 
 
 def test_rating_a_resource_twice_is_refused() -> None:

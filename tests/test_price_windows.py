@@ -5,8 +5,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from roofline.errors import FormulaError
-from roofline.hlo.ir.attributes import WindowDimension
-from roofline.hlo.price.windows import inputs_read, outputs_with_input, pairs, pairs_within, whole_windows
+from roofline.ops.convolution import WindowDimension, inputs_read, outputs_with_input, pairs, pairs_within, whole_windows
 
 SMALL = st.integers(1, 4)
 

@@ -10,6 +10,8 @@ from roofline.graph import Array, Graph, Node, Operator
 from roofline.resource import HBM
 from roofline.rule_failures import RuleFailures
 from roofline.rules import RULES
+from roofline.rules.product_order.narrow_last import costly_orders
+from roofline.rules.product_order.summed import summed_products
 from roofline.sources.torch_trace import lower
 from roofline.sources.torch_trace.context import Context
 from roofline.sources.torch_trace.executions import Execution
@@ -22,22 +24,29 @@ from roofline.torch_prices import Call, Tensor, price
 
 # Of each program, the kind and group of its findings, and how many calls have them.
 ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), "joined rows", "gathered rows"
+BATCH, MERGED = ("product-order", "batch"), ("product-order", "merged")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 KINDS = (ROWS[0], ORDER[0], OPERAND)
 TOLD = {
-    "one_hot": {ROWS: 4},  # the comparison, two casts and the product
-    "one_hot_square": {ROWS: 4},
-    "one_hot_trained": {ROWS: 5},  # and the gradient of the table
-    "one_hot_added_up": {ROWS: 4},
+    "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
+    "one_hot_square": {ROWS: 5},
+    "one_hot_trained": {ROWS: 6},  # and the gradient of the table
+    "one_hot_added_up": {ROWS: 5},
     "one_hot_scattered": {ROWS: 3},  # zeros, the scatter and the product
     "one_hot_kept": {ROWS: 1},  # the caller needs the rows
-    "few_classes": {ROWS: 4},
+    "few_classes": {ROWS: 5},
     "linear_attention": {ORDER: 2},
     "linear_attention_trained": {ORDER: 6},  # two products, and two for the gradients of each
     "linear_attention_scaled": {ORDER: 2},
     "linear_attention_in_place": {ORDER: 2},
     "low_rank": {ORDER: 2},
     "wide_with_bias": {ORDER: 2},
+    "summed_rows": {ORDER: 2},
+    "summed_rows_scaled": {ORDER: 4},  # and the scaling and the cast in between
+    "summed_rows_trained": {ORDER: 4},  # and the gradients of both operands
+    "summed_columns": {ORDER: 2},
+    "summed_batch": {BATCH: 2},
+    "merged_factors": {MERGED: 3},  # the gradient of the sum, and those of both factors
     "gathered": {(OPERAND, GATHERED): 1},
     "gathered_trained": {(OPERAND, GATHERED): 3},
     "gathered_by_groups": {(OPERAND, GATHERED): 1},
@@ -55,9 +64,16 @@ BY_SIZE = {
     "repeat_beside_product": {(OPERAND, STORED): 2},
     "one_hot_square": {},  # as many ids as columns: it may compare ids with ids
     "one_hot_kept": {ROWS: 4},
+    "one_hot": {ROWS: 4},  # not the positions, of which the trace does not say that they are compared
+    "one_hot_trained": {ROWS: 5},
+    "one_hot_added_up": {ROWS: 4},
+    "few_classes": {ROWS: 4},
     "one_hot_scattered": {ROWS: 2},
     "scores_returned": {ORDER: 2},
     "repeated_keys_returned": {(OPERAND, STORED): 2},
+    "summed_and_returned": {ORDER: 2},
+    "summed_beside_product": {ORDER: 2},
+    "merged_factors_and_weights": {MERGED: 3},  # this trace has no accumulated gradients
 }
 
 
@@ -123,7 +139,7 @@ def test_operators_with_odd_arguments_are_lowered(op: str, args: tuple[object, .
     calls, _ = read("one_hot")
     odd = replace(calls[0], call=Call(op, None, args))
     graph = guessed_graph([odd, *calls, odd])
-    assert reasons_of(graph) == TOLD["one_hot"]
+    assert reasons_of(graph) == BY_SIZE["one_hot"]
     assert len(graph.kernels) == len(calls) + 2
 
 
@@ -148,6 +164,36 @@ def test_the_other_order_costs_what_its_products_do() -> None:
         cost = graph.kernels[kernel].cost
         assert instead.flops == pytest.approx(cost.flops / 64)
         assert instead.known(HBM) == cost.known(HBM) - 2 * 16 * 4096**2
+
+
+def test_rows_that_are_summed_first_are_multiplied_once() -> None:
+    # Of 16·2048 rows 16 are left: 1/2048 of the FLOP. The rows and the weights are read, the results are not written.
+    _, graph = lowered("summed_rows")
+    (product,), (total,) = graph.of(Operator.DOT), graph.of(Operator.REDUCE)
+    reasons = dict(summed_products(graph))
+    cost, instead = graph.cost(product), reasons[product.kernel].instead
+    assert (instead.flops, instead.known(HBM)) == (cost.flops / 2048, 2 * (16 * 2048 * 1024 + 1024 * 2048))
+    assert reasons[total.kernel].instead.known(HBM) == graph.cost(total).known(HBM) / 2048
+
+
+def test_a_sum_over_the_batch_is_part_of_its_product() -> None:
+    # 64 matrices of 1024 x 1024 are neither written nor read, but for one.
+    _, graph = lowered("summed_batch")
+    (product,) = graph.of(Operator.DOT)
+    (instead,) = [reason.instead for kernel, reason in summed_products(graph) if kernel == product.kernel]
+    assert instead.known(HBM) == graph.cost(product).known(HBM) - 2 * 63 * 1024**2
+    assert instead.flops == graph.cost(product).flops
+
+
+def test_factors_that_were_added_to_weights_are_multiplied_one_by_one() -> None:
+    # The gradient G = xᵀ y of 2048² weights sums over 4096 rows; x and y are read twice instead, once for each factor of rank 16.
+    _, graph = lowered("merged_factors")
+    reasons = dict(costly_orders(graph))
+    costs = {kernel: graph.kernels[kernel].cost for kernel in reasons}
+    largest = max(costs, key=lambda kernel: costs[kernel].flops)
+    both, instead = 4096 * 2048**2 + 2 * 16 * 2048**2, 2 * 16 * 4096 * (2048 + 2048)
+    assert sum(reason.instead.flops for reason in reasons.values()) == pytest.approx(2 * both * (instead / both))
+    assert reasons[largest].instead.known(HBM) == 2 * 2 * (2 * 4096 * 2048)
 
 
 def test_a_lookup_reads_and_writes_a_row_for_each_id() -> None:

@@ -16,11 +16,13 @@ from roofline.errors import RooflineError, SourceError
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.read import parse_all, recognise
 from roofline.hlo.read.jax_export import module_range
-from roofline.hlo.read.mlir_attributes import Typed
-from roofline.hlo.read.mlir_bytecode import Cursor, read_bytecode
-from roofline.hlo.read.mlir_bytecode_values import Values, dense_list
-from roofline.hlo.read.mlir_writing import Bare, quoted, written
-from roofline.hlo.read.vhlo import to_stablehlo, versioned
+from roofline.hlo.read.mlir.bytecode import Cursor, read_bytecode
+from roofline.hlo.read.mlir.bytecode_entries import Entries
+from roofline.hlo.read.mlir.elements import Elements, parse_elements
+from roofline.hlo.read.mlir.types import Type, parse_type
+from roofline.hlo.read.mlir.writing import Bare, quoted, written
+from roofline.hlo.read.stablehlo.conversion import attributes_of
+from roofline.hlo.read.stablehlo.vhlo import to_stablehlo, versioned
 from roofline.machines import load as load_machine
 from roofline.sources import programs
 
@@ -150,14 +152,14 @@ def container(attributes: list[bytes]) -> bytes:
 def test_attributes_that_stand_for_too_much_are_refused() -> None:
     # Each list holds the one before it twice: 40 entries would be 2^40 values.
     doubled = [number(0) + number(0)] + [number(0) + number(2) + 2 * number(place) for place in range(40)]
-    values = Values(read_bytecode(container(doubled)), {})
+    values = Entries(read_bytecode(container(doubled)), {})
     assert values.attribute(3) == [[[[], []], [[], []]], [[[], []], [[], []]]]
     with pytest.raises(SourceError, match="expand to more than a file of this size can contain"):
         values.attribute(40)
 
 
 def test_attributes_in_a_circle_are_refused() -> None:
-    values = Values(read_bytecode(container([number(0) + number(1) + number(0)])), {})
+    values = Entries(read_bytecode(container([number(0) + number(1) + number(0)])), {})
     with pytest.raises(SourceError, match="in a cycle"):
         values.attribute(0)
 
@@ -182,35 +184,42 @@ def test_numbers_are_read_with_their_prefix() -> None:
 @pytest.mark.parametrize(
     ("kind", "raw", "elements"),
     [
-        ("tensor<3xi64>", struct.pack("<3q", 1, -2, 3), "[1, -2, 3]"),
-        ("tensor<4xi32>", struct.pack("<i", 7), "7"),
-        ("tensor<2xui8>", b"\xff\x00", "[255, 0]"),
-        ("tensor<2xf32>", struct.pack("<2f", 0.5, math.inf), "[0.5, inf]"),
-        ("tensor<bf16>", b"\x80\x3f", "1.0"),
-        ("tensor<16xi1>", b"\xff", "true"),
-        ("tensor<3xi1>", b"\x05", "[true, false, true]"),
-        ("tensor<2xi1>", b"\x01\x00", "[true, false]"),
-        ("tensor<9xf8E4M3FN>", b"\0" * 9, '""'),
-        ("tensor<99999xf32>", b"\0" * 4 * 99999, '""'),
+        ("tensor<3xi64>", struct.pack("<3q", 1, -2, 3), (1, -2, 3)),
+        ("tensor<4xi32>", struct.pack("<i", 7), (7, 7, 7, 7)),
+        ("tensor<2xui8>", b"\xff\x00", (255, 0)),
+        ("tensor<2xi4>", b"\xff\x07", (-1, 7)),
+        ("tensor<2xf32>", struct.pack("<2f", 0.5, math.inf), (0.5, math.inf)),
+        ("tensor<bf16>", b"\x80\x3f", (1.0,)),
+        ("tensor<3xi1>", b"\xff", (True, True, True)),
+        ("tensor<3xi1>", b"\x05", (True, False, True)),
+        ("tensor<2xi1>", b"\x01\x00", (True, False)),
+        ("tensor<9xf8E4M3FN>", b"\0" * 9, ()),
+        ("tensor<99999xf32>", b"\0" * 4 * 99999, ()),
     ],
 )
-def test_dense_elements_are_written_as_text_has_them(kind: str, raw: bytes, elements: str) -> None:
-    assert Values(read_bytecode(container([])), {}).elements(kind, raw) == Typed(elements, kind)
+def test_dense_elements_are_those_that_text_has(kind: str, raw: bytes, elements: tuple[object, ...]) -> None:
+    array = parse_type(kind)
+    decoded = Entries(read_bytecode(container([])), {}).elements(array, raw)
+    assert decoded.all == elements
+    assert parse_elements(f'"0x{raw.hex()}"', array) == decoded
+    if elements and array.element != "i1":
+        assert parse_elements(str(list(elements)), array).all == elements
 
 
 def test_values_are_written_as_text_has_them() -> None:
     value = {"a": [1, True, Bare("@f")], "odd name": 'say "x"', "b": {"c": 0.5}}
     assert written(value) == '{a = [1, true, @f], "odd name" = "say \\22x\\22", b = {c = 5.000000e-01}}'
     assert quoted("\udcff") == '"\\FF"'  # a byte that is not text
-    assert dense_list(Typed("1", "tensor<2xi64>")) == [1, 1]
 
 
 def test_defaults_that_vhlo_spells_out_are_left_out() -> None:
-    from roofline.hlo.read.mlir import Operation
+    from roofline.hlo.read.mlir.operations import Operation
 
     given = {"dimension": -1, "is_stable": False}
     assert to_stablehlo(Operation("vhlo.sort_v1", 0, attributes=given)).attributes == {}
-    gather = {"offset_dims": Typed("1", "tensor<1xi64>"), "collapsed_slice_dims": Typed("[]", "tensor<0xi64>"), "index_vector_dim": 0}
-    assert to_stablehlo(Operation("vhlo.gather_v2", 0, attributes=gather)).attributes == {
-        "dimension_numbers": "#stablehlo.gather<offset_dims = [1], index_vector_dim = 0>"
+    numbers = [Elements(Type("tensor", (count,), (Type("i64"),)), values) for count, values in ((1, (1,)), (0, ()))]
+    gather = {"offset_dims": numbers[0], "collapsed_slice_dims": numbers[1], "index_vector_dim": 0}
+    assert attributes_of(to_stablehlo(Operation("vhlo.gather_v2", 0, attributes=gather)), "gather", [], []) == {
+        "offset_dims": (1,),
+        "index_vector_dim": 0,
     }

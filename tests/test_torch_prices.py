@@ -11,8 +11,8 @@ from roofline.cost import Cost
 from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
 from roofline.formulas import matmul
-from roofline.formulas.fused_attention import Attention
 from roofline.formulas.network import Network
+from roofline.ops.attention import Attention
 from roofline.resource import HBM, matrix
 from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
 from roofline.torch_prices import attention as attention_prices
@@ -735,12 +735,23 @@ def test_a_traced_gradient_of_bags_writes_only_the_rows_that_were_in_them() -> N
     assert traced.known(HBM) == 2 * (16 + 48) + 96
 
 
-def test_factorisations_have_their_leading_terms() -> None:
-    a = t(2, 6, 6, of=FP32)
-    assert cost("aten::linalg_cholesky_ex", a).flops == 2 * 72
-    assert cost("aten::linalg_inv_ex", a).flops == 2 * 432
-    assert cost("aten::_linalg_solve_ex", a, t(2, 6, 1, of=FP32)).flops == 2 * 144 + 2 * 2 * 36
-    assert cost("aten::triangular_solve", t(2, 6, 1, of=FP32), a).flops == 2 * 36
+def test_factorisations_count_as_lapack_does_on_the_matrix_unit() -> None:
+    a, b = t(2, 6, 6, of=FP32), t(2, 6, 3, of=FP32)
+    # Cholesky: n³/3 + n²/2 + n/6; one triangle of 21 read, the matrix and a status word written.
+    factor = cost("aten::linalg_cholesky_ex", a)
+    assert factor["matrix/fp32"] == 2 * (72 + 18 + 1)
+    assert factor["hbm"] == 2 * (21 + 36 + 1) * 4
+    # LU: 2n³/3 − n²/2 + 5n/6; the inverse from it: 4n³/3 − n² + 5n/3.
+    assert cost("aten::linalg_inv_ex", a).flops == 2 * ((144 - 18 + 5) + (288 - 36 + 10))
+    # LU and two triangles, of which the lower has no divisions; solution, factor, pivots and a status word are written.
+    solved = cost("aten::_linalg_solve_ex", a, b)
+    assert solved["matrix/fp32"] == cost("aten::linalg_lu_factor_ex", a)["matrix/fp32"] + 2 * 3 * (2 * 36 - 6)
+    assert solved["hbm"] == 2 * (36 + 18) * 4 + 2 * (18 + 36 + 6 + 1) * 4
+    # A triangular solve reads a triangle: n² for each of three columns.
+    triangular = cost("aten::linalg_solve_triangular", a, b, True)
+    assert (triangular["matrix/fp32"], triangular["hbm"]) == (2 * 3 * 36, 2 * (21 + 18 + 18) * 4)
+    # The older operator also returns a copy of the matrix.
+    assert cost("aten::triangular_solve", b, a)["hbm"] == 2 * (21 + 18 + 18 + 36) * 4
 
 
 @pytest.mark.parametrize(

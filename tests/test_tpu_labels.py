@@ -135,3 +135,40 @@ def test_labels_of_compiled_programs_have_the_sizes_that_were_priced(name: str) 
                 assert flop == op.count * 2 * int(batch or 1) * rows * depth * columns
                 checked += 1
     assert checked >= 4
+
+
+EXCHANGED = """HloModule jit_f, is_scheduled=true, num_partitions=2
+
+%add (x: bf16[], y: bf16[]) -> bf16[] {
+  %x = bf16[] parameter(0)
+  %y = bf16[] parameter(1)
+  ROOT %sum = bf16[] add(%x, %y)
+}
+
+%all-reduce-scatter (input: bf16[2048,1536]) -> bf16[1032,1536] {
+  %input = bf16[2048,1536] parameter(0)
+  %zero = bf16[] constant(0)
+  %pad = bf16[2064,1536] pad(%input, %zero), padding=0_16x0_0
+  %all-reduce = bf16[2064,1536] all-reduce(%pad), channel_id=1, replica_groups={{0,1}}, to_apply=%add
+  %first = s32[] constant(0)
+  ROOT %own = bf16[1032,1536] dynamic-slice(%all-reduce, %first, %first), dynamic_slice_sizes={1032,1536}
+}
+
+ENTRY %main (a: bf16[2048,1536]) -> bf16[1032,1536] {
+  %a = bf16[2048,1536] parameter(0)
+  ROOT %fusion = bf16[1032,1536] fusion(%a), kind=kCustom, calls=%all-reduce-scatter, metadata={op_name="jit(f)/dot_general"}
+}
+"""
+
+
+def test_a_fusion_around_a_collective_is_labelled_by_it() -> None:
+    assert _label(EXCHANGED) == "reduce-scatter bf16[1032,1536]"
+    whole = EXCHANGED.replace(
+        "ROOT %own = bf16[1032,1536] dynamic-slice(%all-reduce, %first, %first), dynamic_slice_sizes",
+        "ROOT %own = bf16[1032,1536] slice(%all-reduce), slice",
+    )
+    assert _label(whole.replace("slice={1032,1536}", "slice={[0:1032], [0:1536]}")) == "all-reduce bf16[1032,1536]"
+    # with other work beside the collective, the fusion is that work
+    assert _label(
+        EXCHANGED.replace("bf16[2064,1536] pad(%input, %zero), padding=0_16x0_0", "bf16[2064,1536] exponential(%input)")
+    ) != _label(EXCHANGED)

@@ -11,6 +11,7 @@ from protobufs import integer, message
 from roofline.analysis import analyze
 from roofline.hlo.memory.assignment import read_assignment
 from roofline.hlo.memory.peak import peak_memory
+from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Capacity, Machine
 from roofline.render.text import report_text
@@ -202,6 +203,38 @@ def test_vmem_holds_prefetches_and_what_the_running_kernel_uses() -> None:
     assert (found.arguments, found.outputs) == (2 * MATRIX, MATRIX)
     assert (space.peak_bytes, space.arrays_bytes, space.scoped_bytes, space.at) == (MATRIX + 3_000_000, MATRIX, 3_000_000, "a")
     assert [(buffer.name, buffer.shape) for buffer in space.largest] == [("s", "f32[1024,1024]")]
+
+
+WINDOWS = '"window_config":{"estimated_cycles":"7"'  # of each op with windows
+
+
+@pytest.mark.parametrize(("config", "arrays"), [("", 1), (f"{WINDOWS}}}", 0), (f'{WINDOWS},"buffering_level":"2"}}', 1)])
+def test_temporary_arrays_are_where_results_will_be_in_programs_of_libtpu_0_0_42(config: str, arrays: int) -> None:
+    # `a` is used last by `b`, before the result is made; 0.0.51 states a level of buffering and gives `a` memory of its own.
+    text = f"""{HEAD}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  a = f32[1024,1024]{{1,0:T(8,128)}} reverse(x), dimensions={{0}}, backend_config={{{config}}}
+  b = f32[1]{{0:T(128)}} custom-call(a), custom_call_target="k"
+  ROOT r = f32[1024,1024]{{1,0:T(8,128)}} custom-call(b), custom_call_target="k"
+}}
+"""
+    assert peak(text).temporaries // MATRIX == arrays
+
+
+def test_arrays_in_the_cmem_of_a_v4_are_not_in_main_memory() -> None:
+    text = f"""{HEAD}
+ENTRY main {{
+  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
+  a = f32[1024,1024]{{1,0:T(8,128)S(3)}} negate(x)
+  ROOT r = f32[1024,1024]{{1,0:T(8,128)}} negate(a)
+}}
+"""
+    memory = peak(text)
+    assert memory.peak_bytes == 2 * MATRIX  # the argument and the result
+    assert [(space.space, space.peak_bytes) for space in memory.spaces] == [("cmem", MATRIX)]
+    # Each op crosses main memory once: reading the argument, writing the result.
+    assert [op.cost[HBM] for op in program(parse(text), "tpu").ops] == [MATRIX, MATRIX]
 
 
 LONG = "9" * 5000  # digits, more than Python makes a number of

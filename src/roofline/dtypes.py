@@ -35,6 +35,11 @@ class DType(Struct, frozen=True):
             return -(-elements * self.bits // 8)
         return elements * self.bits / 8
 
+    @property
+    def is_complex(self) -> bool:
+        """Whether an element is a pair of real numbers."""
+        return self.name.startswith("complex")
+
     def __str__(self) -> str:
         return self.name
 

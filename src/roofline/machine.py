@@ -314,9 +314,9 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
                 continue
             if not 0 < fraction <= 1:
                 raise MachineError(f"{why}: fraction {fraction:g} for {ceiling.resource} is not in (0, 1]")
-            kept = Figure(ceiling.rate, ceiling.citation, f"full rate; {why}")
-            note = f"{ceiling.note}; {why}" if ceiling.note else why
-            ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, others=(kept, *ceiling.others), note=note, spread=None))
+            kept = Figure(ceiling.rate, ceiling.citation, f"full rate, {ceiling.provenance}; {why}")
+            note, others = f"{ceiling.note}; {why}" if ceiling.note else why, (kept, *ceiling.others)
+            ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, provenance="derived", others=others, note=note, spread=None))
         return replace(self, ceilings=tuple(ceilings))
 
     def per_device(self) -> "Machine":

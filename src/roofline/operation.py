@@ -167,11 +167,12 @@ def _filled(size: int, side: int) -> float:
 class Compiled(Struct, frozen=True, kw_only=True):
     """What a compiled program says of an op besides its cost.
 
-    ``beside`` is whether it runs beside the ops after it: an asynchronous copy or collective. ``cycles`` is the compiler's own estimate of
-    one execution, in cycles of one core, ``products`` its work on the matrix unit.
+    ``beside`` is whether it runs beside the ops after it: an asynchronous copy or collective; ``in_place`` whether it writes over an
+    operand. ``cycles`` is the compiler's own estimate of one execution, in cycles of one core, ``products`` its work on the matrix unit.
     """
 
     beside: bool = False
+    in_place: bool = False
     cycles: float | None = None
     products: tuple[MatrixWork, ...] = ()
 

@@ -319,7 +319,7 @@ def _with_wall_clock(
     """The findings with their savings over the run, and per step if steps were averaged."""
     has_average = not recording.steps or any(point.scope == "average" for point in made)
     devices = len(recording.devices) or len({share.device for share in device_shares})
-    return with_wall_clock(found, placed.time_s, step_shares if has_average else (), devices)
+    return with_wall_clock(found, placed.time_s, placed.floor_s, step_shares if has_average else (), devices)
 
 
 def price(

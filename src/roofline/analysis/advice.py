@@ -41,6 +41,7 @@ from .advice_rules import (
     near_ridge,
     short_name,
 )
+from .kernel_findings import WORDS
 
 SEPARATE = 5  # ops of one kind that get a line each; more are merged into one line
 SUSPECT = "above-roof"  # the kind that is about the time of its ops
@@ -79,19 +80,23 @@ def doubt(one: Placed) -> str | None:
     return next((draft.kind for rule in DOUBTS if (draft := rule(one))), None)
 
 
-def in_order(findings: Iterable[Finding], times: Mapping[int, float | None] | Sequence[float | None]) -> tuple[Finding, ...]:
+def in_order(
+    findings: Iterable[Finding], times: Mapping[int, float | None] | Sequence[float | None], floor_s: Sequence[float] = ()
+) -> tuple[Finding, ...]:
     """Findings by seconds: those saved, or the time of suspect ops; missing rates and unknown costs last.
 
-    ``times`` are those of the ops, by id, on the same clock as the savings. Suspect ops without any time come first.
+    ``times`` are those of the ops, by id, on the same clock as the savings. Suspect ops without any time come first. Findings without a
+    saving come by the minimum times of their ops, ``floor_s``, where these are given; those about more than what binds come before.
     """
 
-    def order(finding: Finding) -> tuple[bool, float, bool, str, tuple[int, ...]]:
+    def order(finding: Finding) -> tuple[bool, float, bool, float, str, tuple[int, ...]]:
         is_last = finding.kind in (UNRATED, UNKNOWN)
         if finding.kind == SUSPECT:
             known = [seconds for id in finding.ops if (seconds := times[id]) is not None]
-            return is_last, -sum(known) if known else -inf, False, finding.kind, finding.ops
+            return is_last, -sum(known) if known else -inf, False, 0.0, finding.kind, finding.ops
         saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
-        return is_last, -(saved or 0.0), True, finding.kind, finding.ops
+        least_s = (sum([floor_s[id] for id in finding.ops]) if finding.kind in WORDS else inf) if floor_s else 0.0
+        return is_last, -(saved or 0.0), True, -least_s, finding.kind, finding.ops
 
     return tuple(sorted(findings, key=order))
 

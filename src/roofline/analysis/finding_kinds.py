@@ -102,7 +102,7 @@ KINDS: dict[str, Kind] = {
         "the matmuls whose sizes fill part of the matrix unit",
         "Use sizes that are multiples of the unit's rows and columns",
         levers=(
-            "head sizes and channels in multiples of 128 (256 on v6e and v7x): half as many heads of twice the size cost the same FLOP",
+            "hidden sizes, head sizes and channels in multiples of 128 (256 on v6e and v7x): fewer, larger heads cost the same FLOP",
             "a first convolution of few channels: move blocks of 2×2 or 4×4 pixels into the channels (space to depth)",
             "one matmul instead of several narrow ones that share an operand: join their weights",
         ),

@@ -14,7 +14,8 @@ from ..machine import Machine
 from ..machines.architectures import capability_of
 from ..placement import IDEAL, Corrections, MinimumTimes
 from ..report import Finding
-from ..workload import Recording
+from ..resource import HBM
+from ..workload import RECORDED_ALLOCATIONS, Recording
 from .avoidable_work import avoidable_cases, avoidable_draft, worth_a_line
 from .awaited_copies import COPIES, with_their_copies
 from .finding_kinds import Kind
@@ -22,9 +23,9 @@ from .idle_findings import idle_findings, with_autotuning
 from .idle_time import waiting
 from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
 from .looped_calls import loop_around, with_optimizer
-from .matrix_fill import matrix_fill
+from .matrix_fill import fills_the_unit, matrix_fill
 from .op_times import OpTimes, share_in_steps
-from .platform_kinds import TORCH, kinds_for
+from .platform_kinds import FASTER, FILL, IN_VMEM, TORCH, kinds_for, without
 from .program_chains import programs_per_step
 from .program_clock import Clock
 from .removed_launches import with_removed_launches
@@ -32,6 +33,7 @@ from .removed_launches import with_removed_launches
 CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
 JAX, PYTORCH = "jax", "pytorch"  # frameworks, as `words.toml` names them
 COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
+OF_BYTES = ("tile-padding", "layout-copies")  # kinds of avoidable work that leave the products of an op as they are
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 
 
@@ -53,7 +55,8 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     terms = (machine.kind, PYTORCH if recording.format == TORCH else JAX)
     found = [*(avoidable_draft(case, op_times, clock, kinds, terms) for case in cases), *waits]
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
-    found += matrix_fill(op_times, left, machine, clock, kinds)
+    multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
+    found += matrix_fill(op_times, multiplying, machine, clock, kinds)
     found = with_autotuning(found, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock, kinds)
     left = _without(left, {id for one in counted for id in one.ops})
@@ -80,10 +83,34 @@ def _kinds(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine:
     """The kinds of findings in the terms of the program's framework and hardware, and of how it launches its kernels."""
     replayed, compiled = _is_replayed(op_times, ids), _is_compiled(op_times, ids)
     kinds = kinds_for(recording.format, on_tpu=machine.kind == "tpu", on_cpu=recording.is_on_host, replayed=replayed, compiled=compiled)
+    if machine.kind == "tpu":
+        kinds = _fitting_a_tpu(kinds, op_times, ids, recording, machine)
     if not _is_launched_singly(recording):
         return kinds
     launching = loop_around(op_times, ids, len(recording.steps)) or kinds["idle-dispatch"]
     return {**kinds, "idle-dispatch": with_optimizer(launching, op_times, ids)}
+
+
+def _fitting_a_tpu(
+    kinds: dict[str, Kind], op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine
+) -> dict[str, Kind]:
+    """The kinds without levers that the chip lacks, or that a compiled program uses up."""
+    half, narrow = machine.ceiling("matrix/bf16"), [machine.ceiling(f"matrix/{name}") for name in ("int8", "fp8")]
+    if half is None or all(ceiling is None or ceiling.rate <= half.rate for ceiling in narrow):
+        kinds = without(kinds, "products", FASTER)
+    if fills_the_unit(op_times, ids, machine):
+        kinds = without(kinds, "products", FILL)
+    if _crosses_hbm_once(op_times, ids, recording):
+        kinds = without(kinds, "memory", IN_VMEM)
+    return kinds
+
+
+def _crosses_hbm_once(op_times: OpTimes, ids: Sequence[int], recording: Recording) -> bool:
+    """Whether a compiled program moves no more than its arguments and results: there is no intermediate to keep in VMEM."""
+    memory = recording.memory
+    if memory is None or memory.method == RECORDED_ALLOCATIONS:
+        return False
+    return sum(float(op_times.ops[id].cost.known(HBM)) for id in ids) <= memory.arguments + memory.outputs
 
 
 def _is_launched_singly(recording: Recording) -> bool:

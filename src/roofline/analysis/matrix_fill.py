@@ -52,6 +52,12 @@ def matrix_fill(op_times: OpTimes, ids: Sequence[int], machine: Machine, clock: 
     ]
 
 
+def fills_the_unit(op_times: OpTimes, ids: Sequence[int], machine: Machine) -> bool:
+    """Whether the sizes of a compiled program's products are known and fill the matrix unit."""
+    side, products = machine.matrix_side, [product for id in ids for product in op_times.ops[id].compiled.products]
+    return bool(side and products) and all(product.fill(side) >= LEAST for product in products if side)
+
+
 def _unfilled(op_times: OpTimes, id: int, machine: Machine) -> _Unfilled | None:
     compiled, side, prediction = op_times.ops[id].compiled, machine.matrix_side, op_times.predicted.get(id)
     products = compiled.products

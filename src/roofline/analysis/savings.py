@@ -9,11 +9,12 @@ from .advice import in_order
 
 
 def with_wall_clock(
-    findings: Iterable[Finding], time_s: Sequence[float | None], steps: Iterable[StepShare], devices: int
+    findings: Iterable[Finding], time_s: Sequence[float | None], floor_s: Sequence[float], steps: Iterable[StepShare], devices: int
 ) -> tuple[Finding, ...]:
     """Findings with their saving per device over the whole run, and per device and step where there are steps, in order.
 
-    Per step counts only the ops' time in steps. ``time_s`` is the time of each op, in the order of ids.
+    Per step counts only the ops' time in steps. ``time_s`` is the time of each op, in the order of ids, ``floor_s`` its minimum, which
+    decides on the order of findings without savings about a program that was not run.
     """
     times = [seconds or 0.0 for seconds in time_s]
     in_steps = [0.0] * len(times)
@@ -36,4 +37,4 @@ def with_wall_clock(
 
     parts = max(devices, 1) * len(keys)
     mine = [None if whole is None else part / parts for whole, part in zip(time_s, in_steps, strict=True)] if parts else time_s
-    return in_order(map(spread, findings), mine)
+    return in_order(map(spread, findings), mine, floor_s if not any(times) else ())

@@ -27,7 +27,7 @@ from .changes.state import State
 from .expected_times import predict_op
 from .memory import out_of_memory
 
-BF16 = "dtype bf16"
+BF16, FP8 = "dtype bf16", "dtype fp8"
 WIDE = ("fp32", "fp64", "bf16x3", "bf16x6")  # formats of products on a matrix unit that take several times as long as bf16
 CANDIDATES = (
     "kernel attention=flash",
@@ -36,7 +36,7 @@ CANDIDATES = (
     "donate",
     "fuse all",
     BF16,
-    "dtype fp8",
+    FP8,
     "dtype int8-weights",
     "graph",
 )
@@ -77,9 +77,15 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
 
 
 def _candidates(before: Recording, chip: Machine) -> list[str]:
-    """The changes to try: not bf16 on a TPU whose products run in one pass of bf16 already, as those of fp32 do by default."""
+    """The changes to try.
+
+    Not bf16 on a TPU whose products run in one pass of bf16 already, as those of fp32 do by default; fp8 where it has a higher rate.
+    """
     wide = any(resource.unit == "matrix" and resource.kind in WIDE for op in before.workload.ops for resource, _ in op.cost.amounts)
-    return [words for words in CANDIDATES if wide or chip.kind != "tpu" or words != BF16]
+    narrow, half = chip.ceiling("matrix/fp8"), chip.ceiling("matrix/bf16")
+    left_out = [BF16] if chip.kind == "tpu" and not wide else []
+    left_out += [] if narrow is not None and (half is None or narrow.rate > half.rate) else [FP8]
+    return [words for words in CANDIDATES if words not in left_out]
 
 
 def _best(after: Callable[[Sequence[str]], Report], candidates: Sequence[str]) -> Report:
@@ -93,8 +99,7 @@ def _best(after: Callable[[Sequence[str]], Report], candidates: Sequence[str]) -
     helping = [words for words in candidates if _time_s(alone[words]) < (1 - WORTH) * before]
     helping.sort(key=lambda words: _time_s(alone[words]))
     if not helping:
-        report = alone[GRAPH]
-        return replace(report, input=replace(report.input, notes=(*report.input.notes, "best: no known change helps this program")))
+        return replace(alone[GRAPH], changes=(), summary=f"best: no known change helps this program, which takes {_shown(before)}.")
     chosen, together = helping[:1], alone[helping[0]]
     for words in (*helping[1:], *(() if GRAPH in helping else (GRAPH,))):
         if any(words.split()[0] == other.split()[0] for other in chosen):
@@ -105,6 +110,10 @@ def _best(after: Callable[[Sequence[str]], Report], candidates: Sequence[str]) -
     each = [words for words in helping if [words] != chosen]  # the summary already gives the effect of a single change
     notes = (*(f"alone: {alone[words].summary}" for words in each), *together.input.notes)
     return replace(together, input=replace(together.input, notes=notes))
+
+
+def _shown(seconds: float) -> str:
+    return show(rounded(seconds, 3), "s")
 
 
 def _time_s(report: Report) -> float:
@@ -173,9 +182,8 @@ def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bo
     if launched is None or point is None or point.scope != "average" or not point.time_s or point.busy_s is None:
         return ()
     if point.time_s > (1 + NEAR) * point.busy_s:
-        busy = show(rounded(point.busy_s, 3), "s")
         more = "; no-idle graph removes that too" if no_idle else ""
-        return (f"the device is busy for {busy} of the predicted step and waits for launches in the rest{more}",)
+        return (f"the device is busy for {_shown(point.busy_s)} of the predicted step and waits for launches in the rest{more}",)
     return ()
 
 
@@ -218,9 +226,9 @@ def _summary(report: Report) -> str:
     if point is None or point.expected is None or not point.before_s or point.time_s is None:
         return f"{words}: no time can be predicted"
     per = " per step" if point.scope == "average" else ""
-    low, high = (show(rounded(seconds, 3), "s") for seconds in (point.expected.low_s, point.expected.high_s))
+    low, high = _shown(point.expected.low_s), _shown(point.expected.high_s)
     how = _compared(point.before_s, point.time_s)
-    before, after = (show(rounded(seconds, 3), "s") for seconds in (point.before_s, point.time_s))
+    before, after = _shown(point.before_s), _shown(point.time_s)
     if point.expected.low_s < point.before_s < point.expected.high_s and how != SAME:
         how += WITHIN_UNCERTAINTY
     return f"{words}: {before} before, {after}{per} predicted ({low} to {high}), {how}."

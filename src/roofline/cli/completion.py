@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from ..dtypes import DTYPES
 from ..errors import RooflineError
 from ..formulas import all_formulas, lookup
-from ..formulas.pointwise_counts import POINTWISE
 from ..machines import names
+from ..ops.elementwise import POINTWISE
 from .commands import COMMANDS, module_of
 from .options import Parser
 

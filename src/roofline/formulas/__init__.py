@@ -7,8 +7,10 @@
 'matmul M K N'
 """
 
+from ..ops.convolution import Axis
+from ..ops.elementwise import POINTWISE, PerElement
 from .collective import all_gather, all_reduce, all_to_all, permute, reduce_scatter
-from .convolution import Axis, conv1d, conv2d, conv3d, convolution
+from .convolution import conv1d, conv2d, conv3d, convolution
 from .dense import batched_matmul, dot, matmul, per_example_weights, tiled_matmul
 from .inference import attention, attention_decode, kv_append, kv_cache, latent_attention
 from .moe import expected_experts, moe, moe_combine, moe_dispatch, moe_experts, moe_router
@@ -45,7 +47,6 @@ from .pointwise import (
     swiglu,
     tanh,
 )
-from .pointwise_counts import POINTWISE, PerElement
 from .registry import FORMULAS, GROUPS, Formula, Parameter, all_formulas, formula, lookup
 from .sharded import sharded_matmul
 from .training import backward, count_parameters, optimizer_update, training, training_step

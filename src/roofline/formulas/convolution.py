@@ -1,77 +1,19 @@
 """Convolutions over any number of axes, without the multiplications by padding.
 
-Along one axis, output o reads input o·stride − padding + j·dilation at tap j. Only the pairs (o, j) whose input exists are counted, and
-only the inputs that some pair needs are read.
+Only the pairs of an output and a tap whose input exists are counted, and only the inputs that some pair needs are read.
 """
 
 from math import prod
 from typing import Literal
 
-from msgspec import Struct
-
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
+from ..ops.convolution import Axis, multiply_adds
 from .dense import ProductFormats
 from .notation import Dim, Format, ratio, require_shared, require_whole
 from .registry import formula
 
 Direction = Literal["forward", "input-gradient", "weight-gradient"]
-
-
-class Axis(Struct, frozen=True, kw_only=True):
-    """One spatial axis: its size and how the kernel moves along it; ``low`` and ``high`` are the padding on either side."""
-
-    size: int
-    kernel: int
-    stride: int = 1
-    low: int = 0
-    high: int = 0
-    dilation: int = 1
-
-    @classmethod
-    def same(cls, size: int, kernel: int, stride: int = 1, dilation: int = 1) -> "Axis":
-        """An axis padded so that its output has ceil(size/stride) positions; an odd zero is at the end."""
-        reach = (-(-size // stride) - 1) * stride + (kernel - 1) * dilation + 1
-        total = max(0, reach - size)
-        return cls(size=size, kernel=kernel, stride=stride, low=total // 2, high=total - total // 2, dilation=dilation)
-
-    @property
-    def out(self) -> int:
-        """Output positions; 0 if the kernel is longer than the padded input."""
-        return max(0, (self.size + self.low + self.high - (self.kernel - 1) * self.dilation - 1) // self.stride + 1)
-
-    def _outputs(self, tap: int) -> tuple[int, int]:
-        """First output whose input at this tap exists, and one past the last."""
-        offset = tap * self.dilation - self.low
-        first = max(0, -(offset // self.stride))
-        return first, max(first, min(self.out, (self.size - 1 - offset) // self.stride + 1))
-
-    @property
-    def taps(self) -> int:
-        """Pairs of an output and a tap whose input exists."""
-        return sum(stop - first for first, stop in map(self._outputs, range(self.kernel)))
-
-    @property
-    def inputs_read(self) -> int:
-        """Inputs that some pair needs: all of them, unless the stride skips some."""
-        if self.dilation == 1 and self.stride <= self.kernel:
-            return max(0, min(self.size, (self.out - 1) * self.stride + self.kernel - self.low)) if self.out else 0
-        # The inputs of one tap are `stride` apart, so taps only share inputs of the same remainder modulo the stride.
-        runs: dict[int, list[tuple[int, int]]] = {}
-        for tap in range(self.kernel):
-            shift, remainder = divmod(tap * self.dilation - self.low, self.stride)
-            first, stop = self._outputs(tap)
-            runs.setdefault(remainder, []).append((first + shift, stop + shift))
-        return sum(_union(spans) for spans in runs.values())
-
-
-def _union(spans: list[tuple[int, int]]) -> int:
-    """How many integers are in the union of these half-open intervals."""
-    covered, reached = 0, min(first for first, _ in spans)
-    for first, stop in sorted(spans):
-        covered += max(0, stop - max(first, reached))
-        reached = max(reached, stop)
-    return covered
 
 
 def convolution(
@@ -124,8 +66,8 @@ def _convolution(
         rows = (read("gradient of out", *y[1:]), read(*w), write("gradient of activations", whole, formats.activations))
     else:
         rows = (read("gradient of out", *y[1:]), read(*x), write("gradient of weights", *w[1:]))
-    flops = 2 * batch * out_channels * depth * prod(axis.taps for axis in axes)
-    return Ledger(name, formats.work(flops), rows, ("multiplications by padding are not counted", *formats.notes))
+    work = formats.work(multiply_adds(batch, out_channels * depth, prod(axis.taps for axis in axes)))
+    return Ledger(name, work, rows, ("multiplications by padding are not counted", *formats.notes))
 
 
 def _axis(name: str, option: str, size: Dim, kernel: Dim, stride: int, padding: int, dilation: int, same: bool) -> Axis:

@@ -13,6 +13,7 @@ from ..dtypes import DType, passes_note
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
 from ..operation import Product
+from ..ops.product import real_flops
 from .compute_units import arithmetic, matrix_work, number, port, vector_work
 from .notation import Dim, Format, Level, tiles
 from .registry import formula
@@ -43,11 +44,11 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
 
     @property
     def is_complex(self) -> bool:
-        return _is_complex(self.activations) or _is_complex(self.weights)
+        return self.activations.is_complex or self.weights.is_complex
 
-    def work(self, flops: Dim) -> Cost:
-        """The work of ``flops`` real FLOP; four times as many for complex numbers: 6 to multiply and 2 to add instead of 2."""
-        return matrix_work(4 * flops if self.is_complex else flops, self.compute)
+    def work(self, multiply_adds: Dim) -> Cost:
+        """The work of so many multiplies and adds."""
+        return matrix_work(real_flops(multiply_adds, self.activations, self.weights), self.compute)
 
     def written(self, shape: tuple[Dim, ...]) -> tuple[Row, ...]:
         """The rows of the result, and of the accumulator if it is counted."""
@@ -84,10 +85,6 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
         return tuple(notes)
 
 
-def _is_complex(number: DType) -> bool:
-    return number.name.startswith("complex")
-
-
 @formula("dot", group="dense", example=(2**24,), aliases=("vdot", "inner", "aten::dot"))
 def dot(
     n: Dim, *, dtype: Format = "bf16", out: Format = None, compute: Format = None, unit: Literal["vector", "matrix"] = "vector"
@@ -97,7 +94,7 @@ def dot(
     FLOP = 2n − 1 (8n − 2 between complex numbers); bytes = two vectors read and one number written: 4n + 2 in bf16, so 1/2 FLOP/B at most.
     """
     operand = number(dtype)
-    flops = 8 * n - 2 if _is_complex(operand) else 2 * n - 1
+    flops = 8 * n - 2 if operand.is_complex else 2 * n - 1
     work = vector_work(flops, 0, compute, operand) if unit == "vector" else matrix_work(flops, number(compute, dtype))
     return Ledger("dot", work, (read("x", (n,), operand), read("y", (n,), operand), write("out", (1,), number(out, dtype))))
 
@@ -123,7 +120,7 @@ def matmul(
     formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
     rows = (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
     product = formats.product(m, k, n, out=out is not None)
-    return Ledger("matmul", formats.work(2 * m * k * n), rows, formats.notes, operation=product)
+    return Ledger("matmul", formats.work(m * k * n), rows, formats.notes, operation=product)
 
 
 @formula("batched_matmul", group="dense", example=(64, 2048, 128, 2048), aliases=("bmm", "aten::bmm"))
@@ -151,7 +148,7 @@ def batched_matmul(
         *formats.written((batch, m, n)),
     )
     product = formats.product(m, k, n, batch, out=out is not None)
-    return Ledger("batched_matmul", formats.work(2 * batch * m * k * n), rows, formats.notes, operation=product)
+    return Ledger("batched_matmul", formats.work(batch * m * k * n), rows, formats.notes, operation=product)
 
 
 @formula("per_example_weights", group="dense", example=(256, 4096, 4096), aliases=("per_example_matmul",))
@@ -176,7 +173,7 @@ def per_example_weights(
         read("weights of examples", (b, d, f), formats.weights),
         *formats.written((b, f)),
     )
-    return Ledger("per_example_weights", formats.work(2 * b * d * f), rows, formats.notes)
+    return Ledger("per_example_weights", formats.work(b * d * f), rows, formats.notes)
 
 
 @formula("tiled_matmul", group="dense", example=(8192, 8192, 8192))
@@ -214,6 +211,6 @@ def tiled_matmul(
         rows += (write("accumulator", (m, n), formats.accumulator, level=target),)
     if level != "hbm":
         rows += (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
-    flops = 2 * t_m * t_n * t_k * tile_m * tile_k * tile_n
+    multiply_adds = t_m * t_n * t_k * tile_m * tile_k * tile_n
     note = f"{t_m} x {t_k} x {t_n} tiles of {tile_m} x {tile_k} x {tile_n}, partial tiles counted as full"
-    return Ledger("tiled_matmul", formats.work(flops), rows, (note, *formats.notes))
+    return Ledger("tiled_matmul", formats.work(multiply_adds), rows, (note, *formats.notes))

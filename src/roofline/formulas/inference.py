@@ -7,16 +7,15 @@ the square of queries and their own keys; earlier keys count in full.
 from fractions import Fraction
 from typing import Literal
 
-from ..cost import Cost, tidy
-from ..dtypes import DType
+from ..cost import tidy
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
 from ..operation import Attention
-from .compute_units import arithmetic, matrix_work, number, vector_work
+from ..ops.attention import scores_and_values
+from .compute_units import VECTOR, arithmetic, matrix_work, number
 from .dense import batched_matmul
 from .notation import Dim, Format, require_shared
 from .parts import part, same_tensors
-from .pointwise_counts import POINTWISE
 from .registry import formula
 
 Kernels = Literal["flash", "materialised"]
@@ -32,13 +31,6 @@ def scored(name: str, q_len: Dim, kv_len: Dim, causal: bool) -> tuple[Dim, tuple
     if q_len > kv_len:
         raise FormulaError(f"{name}: causal with q_len {q_len} above kv_len {kv_len}; keys include those of the queries, so raise kv_len")
     return tidy(q_len * kv_len - Fraction(1, 2) * q_len * q_len), ("causal counts half the square",)
-
-
-def _score_work(pairs: Dim, key_dim: Dim, value_dim: Dim, compute: DType, vector: Format) -> Cost:
-    """Two products, a scale and a softmax for a number of pairs."""
-    softmax, scale = POINTWISE["softmax"], POINTWISE["scale"]
-    flops = pairs * (softmax.flops + scale.flops)
-    return matrix_work(2 * pairs * (key_dim + value_dim), compute) + vector_work(flops, pairs * softmax.transcendentals, vector)
 
 
 @formula(
@@ -74,7 +66,7 @@ def attention(
     values = head_dim if value_dim is None else value_dim
     own, stored, result = number(dtype), number(cache, dtype), number(out, dtype)
     pairs, notes = scored(name, q_len, kv_len, causal)
-    work = _score_work(batch * heads * pairs, head_dim, values, arithmetic(compute, own, stored), vector)
+    work = scores_and_values(batch * heads * pairs, head_dim, values, arithmetic(compute, own, stored), vector or VECTOR)
     q = read("q", (batch, heads, q_len, head_dim), own)
     k = read("k", (batch, kv, kv_len, head_dim), stored)
     v = read("v", (batch, kv, kv_len, values), stored)
@@ -185,7 +177,7 @@ def latent_attention(
         read("cache", (batch, kv_len, latent + rope), stored),
         write("out", (batch, heads, q_len, latent), own),
     )
-    core = Ledger("attention", _score_work(batch * heads * pairs, latent + rope, latent, unit, vector), rows, notes)
+    core = Ledger("attention", scores_and_values(batch * heads * pairs, latent + rope, latent, unit, vector or VECTOR), rows, notes)
     tokens = batch * q_len
     into = batched_matmul(heads, tokens, head_dim, latent, dtype=dtype, weights=weights, compute=compute)
     back = batched_matmul(heads, tokens, latent, values, dtype=dtype, weights=weights, compute=compute)
@@ -235,7 +227,7 @@ def _expanded(
         write("out", (batch, heads, q_len, values), own),
     )
     core_unit = arithmetic(compute, own, stored)
-    core = Ledger("attention", _score_work(batch * heads * pairs, head_dim + rope, values, core_unit, vector), rows, notes)
+    core = Ledger("attention", scores_and_values(batch * heads * pairs, head_dim + rope, values, core_unit, vector or VECTOR), rows, notes)
     whole = same_tensors(part("expand", up) + part("attention", core), {"attention.k": "expand.k", "attention.v": "expand.v"})
     return whole.named(name, "expanded: keys and values of every head are written and read")
 

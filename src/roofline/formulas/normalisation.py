@@ -4,14 +4,12 @@ from typing import Literal
 
 from ..ledger import Ledger, Row, read, write
 from ..operation import RowWise
+from ..ops.elementwise import POINTWISE
+from ..ops.reduction import REDUCTION_FLOPS
 from .compute_units import number, vector_work
 from .notation import Dim, Format
 from .pointwise import COMPARISONS
-from .pointwise_counts import POINTWISE
 from .registry import formula
-
-# FLOP to reduce a row of n elements to one value: (a, b) is a·n + b.
-REDUCTION_FLOPS = {"sum": (1, -1), "mean": (1, 0), "norm": (2, -1), "max": (0, 0), "min": (0, 0), "argmax": (0, 0), "argmin": (0, 0)}
 
 
 @formula("layernorm", group="normalisation", example=(65536, 4096), aliases=("layer_norm", "aten::layer_norm"))

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
 from ..operation import Streamed
+from ..ops.elementwise import POINTWISE, PerElement
 from .compute_units import number, vector_work
 from .notation import Dim, Format
-from .pointwise_counts import POINTWISE, PerElement
 from .registry import formula
 
 COMPARISONS = "comparisons are counted as 1 FLOP each"
@@ -30,7 +30,7 @@ def elementwise(
 ) -> Ledger:
     """Any operation that treats elements alike: `flops` and `transcendentals` per element, `inputs` tensors read, `outputs` written.
 
-    FLOP = elements · flops; bytes = passes · inputs · elements read, and outputs · elements written, in their formats.
+    FLOP = elements · flops, in the result's format; bytes = passes · inputs · elements read, and outputs · elements written, in theirs.
     """
     if max(inputs, outputs) > MOST_TENSORS:
         raise FormulaError(f"elementwise: too many tensors; at most {MOST_TENSORS:,} inputs and as many outputs")
@@ -39,7 +39,7 @@ def elementwise(
         *(read(f"in{index}", (elements,), operand, passes=passes) for index in range(inputs)),
         *(write(f"out{index}", (elements,), result) for index in range(outputs)),
     )
-    work = vector_work(elements * flops, elements * transcendentals, compute, operand)
+    work = vector_work(elements * flops, elements * transcendentals, compute or result.name)
     return Ledger("elementwise", work, rows, operation=ALIKE)
 
 
@@ -107,5 +107,6 @@ def dropout(elements: Dim, *, dtype: Format = "bf16", out: Format = None, mask: 
     """
     operand, facts = number(dtype), POINTWISE["dropout"]
     kept = (write("mask", (elements,), mask),) if mask else ()
-    rows = (read("x", (elements,), operand), write("out", (elements,), number(out, dtype)), *kept)
-    return Ledger("dropout", vector_work(elements * facts.flops, 0, compute, operand), rows, (facts.why,), operation=ALIKE)
+    result = number(out, dtype)
+    rows = (read("x", (elements,), operand), write("out", (elements,), result), *kept)
+    return Ledger("dropout", vector_work(elements * facts.flops, 0, compute or result.name), rows, (facts.why,), operation=ALIKE)

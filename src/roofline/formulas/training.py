@@ -3,36 +3,18 @@
 from math import prod
 from typing import Any, Literal
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ..cost import tidy
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
+from ..ops.optimizer import RULES
 from .compute_units import arithmetic, matrix_work, number, vector_work
 from .notation import Dim, Format
 from .parts import part
 from .registry import formula
 
 Optimizer = Literal["sgd", "momentum", "adam", "adamw"]
-
-
-class Rule(Struct, frozen=True, kw_only=True):
-    """The work of an optimizer per parameter: FLOP, transcendentals, and its state. ``why`` explains the count."""
-
-    flops: int
-    transcendentals: int = 0
-    state: tuple[str, ...] = ()
-    why: str
-
-
-_MOMENTS = "m ← β₁m + (1−β₁)g is 3, v ← β₂v + (1−β₂)g² is 4, w ← w − η·m/(c·√v + ε) is 5 and a root"
-RULES: dict[str, Rule] = {
-    "sgd": Rule(flops=2, why="w ← w − η·g"),
-    "momentum": Rule(flops=4, state=("velocity",), why="v ← μ·v + g, w ← w − η·v"),
-    "adam": Rule(flops=12, transcendentals=1, state=("first moment", "second moment"), why=_MOMENTS),
-    "adamw": Rule(flops=13, transcendentals=1, state=("first moment", "second moment"), why=f"{_MOMENTS}, and w ← (1−η·λ)·w is 1"),
-}
 
 
 @formula("optimizer_update", group="training", example=(2**33,), aliases=("optimizer", "adamw_update"))

@@ -16,7 +16,7 @@ def _product(name: str, tokens: Dim, k: Dim, n: Dim, copies: Dim | None, formats
     """A product whose weights exist in ``copies``, of which each token uses one; None is one for all tokens, as in a matmul."""
     shape = (k, n) if copies is None else (copies, k, n)
     rows = (read("activations", (tokens, k), formats.activations), read("weights", shape, formats.weights), *formats.written((tokens, n)))
-    return part(name, Ledger(name, formats.work(2 * tokens * k * n), rows, formats.notes))
+    return part(name, Ledger(name, formats.work(tokens * k * n), rows, formats.notes))
 
 
 def feed_forward(

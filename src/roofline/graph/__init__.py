@@ -5,7 +5,27 @@ Each source lowers its programs to these types. Where a kernel runs several oper
 not ``sure``.
 """
 
-from .graph import NO_KERNEL, Graph, Kernel, Node, Phase
-from .operators import RENAMING, SCALING, Array, Operator, Params, Sizes
+from .graph import NO_KERNEL, Graph, Kernel, Node, Phase, Region
+from .operators import RENAMING, ROW_BY_ROW, SCALING, SPREADING, Array, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes
 
-__all__ = ["NO_KERNEL", "RENAMING", "SCALING", "Array", "Graph", "Kernel", "Node", "Operator", "Params", "Phase", "Sizes"]
+__all__ = [
+    "NO_KERNEL",
+    "RENAMING",
+    "ROW_BY_ROW",
+    "SCALING",
+    "SPREADING",
+    "Array",
+    "Axes",
+    "Factor",
+    "Graph",
+    "Kernel",
+    "Node",
+    "Operator",
+    "Padding",
+    "Params",
+    "Part",
+    "Phase",
+    "Region",
+    "Rows",
+    "Sizes",
+]

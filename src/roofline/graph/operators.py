@@ -12,38 +12,86 @@ class Operator(StrEnum):
     """What a node computes; `OTHER` is any operator that no rule asks about."""
 
     DOT = "dot"  # a matrix product, or a batch of them: it takes both factors; the first part of a product with a bias
+    CONVOLUTION = "convolution"  # it takes the source and the kernel
     ATTENTION = "attention"  # it takes queries, keys and values, then a mask if there is one
     GATHER = "gather"  # slices of its first operand along an axis, at the positions in its second
     SCATTER = "scatter"  # its first operand with one element, the same for all, written at the positions in its second along an axis
+    SCATTER_ADD = "scatter-add"  # its first operand with the rows of its third added at the positions in its second
     CONCATENATE = "concatenate"
     EQUAL = "equal"
+    COMPARE = "compare"  # which of two elements is larger, or whether they differ
+    SELECT = "select"  # by its first operand, elements of the second or the third
     ADD = "add"
+    SUBTRACT = "subtract"
     MULTIPLY = "multiply"
     DIVIDE = "divide"
     NEGATE = "negate"
+    REMAINDER = "remainder"
+    AND = "and"
+    MAXIMUM = "maximum"
+    MINIMUM = "minimum"
+    EXPONENTIAL = "exponential"
+    SQUARE_ROOT = "square-root"
+    ABSOLUTE = "absolute"
+    ELEMENTWISE = "elementwise"  # any other function of each element
+    REDUCE = "reduce"  # over axes
+    WINDOW = "window"  # a reduction of each window
+    SCAN = "scan"  # a running reduction
+    SORT = "sort"
+    TOP_K = "top-k"
+    FOURIER = "fourier"
+    FACTOR = "factor"  # a factorisation of matrices
+    SOLVE = "solve"  # of triangular systems
+    RANDOM = "random"
+    COLLECTIVE = "collective"
     FILL = "fill"  # one value everywhere; it takes no array
+    CONSTANT = "constant"  # given numbers; it takes no array
     IOTA = "iota"  # the numbers from 0; it takes no array
     CAST = "cast"
     COPY = "copy"
-    VIEW = "view"  # the same elements in another shape or order
+    VIEW = "view"  # the same elements in another shape: in the same order in memory, or row by row if its parameter is `ROW_BY_ROW`
+    TRANSPOSE = "transpose"  # the same elements with the axes in another order
     BROADCAST = "broadcast"  # elements of its operand, some of them several times
     SLICE = "slice"  # some elements of its operand
+    PAD = "pad"  # its first operand with elements around and between its own
+    REVERSE = "reverse"
+    TRIANGLE = "triangle"  # its operand with zeros above or below a diagonal
     UPDATE = "update"  # its operands, of which each later one was written over a part of those before
+    LOOP = "loop"  # it takes what the loop begins with, and gives what it ends with
+    BRANCH = "branch"
     OTHER = "other"
     RESULT = "result"  # the use of an array after the end of the program; no node of a graph has it
 
 
-RENAMING = frozenset((Operator.VIEW, Operator.CAST, Operator.COPY))  # the same elements under another name
+RENAMING = frozenset((Operator.VIEW, Operator.TRANSPOSE, Operator.CAST, Operator.COPY))  # the same elements under another name
 SCALING = frozenset((Operator.MULTIPLY, Operator.DIVIDE, Operator.NEGATE))
+SPREADING = RENAMING | {Operator.BROADCAST}
 
 
-class Sizes(Struct, frozen=True):
-    """``batch`` products of matrices of ``rows`` x ``depth`` and ``depth`` x ``columns``."""
+ROW_BY_ROW = 1  # of a view that keeps the order of elements row by row, whatever the order in memory
+
+
+class Factor(Struct, frozen=True, gc=False):
+    """The axes of a factor of a product: those of the batch, those that are summed, and those of the result alone."""
+
+    batch: tuple[int, ...] = ()
+    summed: tuple[int, ...] = ()
+    free: tuple[int, ...] = ()
+
+
+class Sizes(Struct, frozen=True, gc=False):
+    """``batch`` products of matrices of ``rows`` x ``depth`` and ``depth`` x ``columns``, and the axes of both factors.
+
+    With ``groups`` the rows, or the depth, are that many groups, each multiplied by a matrix of its own.
+    """
 
     batch: int
     rows: int
     depth: int
     columns: int
+    left: Factor = Factor()
+    right: Factor = Factor()
+    groups: int = 0
 
     @property
     def multiplications(self) -> int:
@@ -54,17 +102,58 @@ class Sizes(Struct, frozen=True):
         """Elements of the result."""
         return self.batch * self.rows * self.columns
 
+    def __str__(self) -> str:
+        size = f"{self.rows}×{self.depth}×{self.columns}"
+        return f"{self.batch}×({size})" if self.batch > 1 else size
 
-Params = Sizes | int | None  # the sizes of a product; the axis of a gather, scatter or concatenation
+
+class Axes(Struct, frozen=True, gc=False):
+    """Axes by number: of a transposition the operand's axis of each axis of the result, of a broadcast the result's axis of each axis of
+    the operand, of a reduction or a sort those that it works along. ``function`` is the operator that reduces.
+    """
+
+    axes: tuple[int, ...]
+    function: Operator | None = None
+
+
+class Part(Struct, frozen=True, gc=False):
+    """The part of an array that is cut out: the first element of each axis, the end, and the distance of its elements."""
+
+    starts: tuple[int, ...]
+    limits: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Rows(Struct, frozen=True, gc=False):
+    """A gather or scatter of slices of these sizes; ``axes`` are those that positions choose in."""
+
+    sizes: tuple[int, ...]
+    axes: tuple[int, ...]
+
+
+class Padding(Struct, frozen=True, gc=False):
+    """Elements added before, after and between those of each axis; before and after may be negative."""
+
+    low: tuple[int, ...]
+    high: tuple[int, ...]
+    interior: tuple[int, ...]
+
+
+# The sizes of a product; the axis of a gather, scatter, concatenation or iota; the value of a fill; and so on.
+Params = Sizes | Axes | Part | Rows | Padding | int | float | None
 
 
 class Array(Struct, frozen=True, gc=False):
-    """One array. ``strides`` are in elements, ``None`` if the source does not say; it is ``sure`` unless its maker was matched by size."""
+    """One array. ``strides`` are in elements, ``None`` if the source does not say; it is ``sure`` unless its maker was matched by size.
+
+    ``space`` is the memory that it lies in: 0 is main memory.
+    """
 
     shape: tuple[int, ...]
     dtype: DType | None = None
     strides: tuple[int, ...] | None = None
     sure: bool = True
+    space: int = 0
 
     @property
     def elements(self) -> int:
@@ -76,6 +165,12 @@ class Array(Struct, frozen=True, gc=False):
         if self.strides is None:
             return self.elements
         return prod(1 if stride == 0 and size else size for size, stride in zip(self.shape, self.strides, strict=True))
+
+    def order(self, *, in_memory: bool) -> tuple[int, ...]:
+        """The axes from the slowest to the fastest, row by row or in memory."""
+        if not in_memory or self.strides is None:
+            return tuple(range(len(self.shape)))
+        return tuple(sorted(range(len(self.shape)), key=lambda axis: (-(self.strides or ())[axis], axis)))
 
     @property
     def bytes(self) -> int:

@@ -4,10 +4,12 @@ matrix unit   sum of FLOP / share of the unit that the sizes fill / (share of th
 main memory   bytes / sustained bandwidth: lower where the op computes a product at the same time
 limit         the longest of these and of the vector unit, VMEM and transposes, plus the first load and the last store of a product,
               as much as a window in VMEM holds, plus the latency of a copy from main memory
-time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate
+time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate; just the cycles for large
+              products on v2 to v5p that the matrix unit bounds
 
 The cycles are right to a few per cent for large products on v2 to v5p and for plain streams; for attention scores, narrow convolutions,
-pads and fills they are 1.3 to 6 times too long, so that the limit is nearer. The interval is from the longest unit to the cycles.
+pads, fills and sums in place they are 1.3 to 6 times too long, so that the limit is nearer. The interval is from the longest unit to the
+cycles.
 """
 
 from collections.abc import Mapping
@@ -22,6 +24,8 @@ from .terms import Estimate
 
 NAME = "compiled"  # of the family in calibrations
 MATRIX = "matrix"
+_SIDE = 128  # of the matrix units of v2 to v5p, for whose products the cycles are right
+_LARGE = 4 * _SIDE  # each side of a large product; one of attention has the size of a head, 64 to 256
 _OTHERWISE = (1.0, 1.4)  # interval around an op without cycles: between its limits at peak rates, and this times its time
 
 
@@ -40,8 +44,14 @@ def compiled_time(
     cycles_s = compiled.cycles / calibration.clock_hz if compiled.cycles and calibration.clock_hz else None
     if cycles_s is None:
         return Estimate(limit, terms), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
-    seconds = max(min(cycles_s, limit), placed.floor_s)
+    seconds = max(cycles_s if _has_right_cycles(compiled, machine, filled, longest) else min(cycles_s, limit), placed.floor_s)
     return Estimate(seconds, {**terms, "cycles": cycles_s}), (min(longest, seconds), max(cycles_s, seconds))
+
+
+def _has_right_cycles(compiled: Compiled, machine: Machine, filled: float, longest: float) -> bool:
+    """Whether the compiler's estimate is right: for large products that the matrix unit bounds and that are not summed in place."""
+    are_large = all(min(product.depth, *product.widths) >= _LARGE for product in compiled.products)
+    return machine.matrix_side == _SIDE and filled == longest and are_large and not compiled.in_place
 
 
 def padded_flops(compiled: Compiled, machine: Machine) -> dict[Resource, float]:

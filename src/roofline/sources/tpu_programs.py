@@ -24,6 +24,7 @@ from ..hlo.ir.shapes import Shape
 from ..hlo.price.compiled import estimated_cycles
 from ..hlo.price.convolved_products import convolved_product
 from ..hlo.price.elementwise import ELEMENTWISE
+from ..hlo.price.memory_spaces import CMEM, VMEM
 from ..hlo.unneeded.values import Value, Values
 from ..units import BINARY
 from ..workload import Device
@@ -38,7 +39,6 @@ BYTES_PER_CYCLE = {V2: 500, V3: 479, V4: 1170, V5E: 546, V5P: 1580, V6E: 936, V7
 TWO_CORES = frozenset((V4, V5P))  # of a device
 SCALAR_TILES = {8192: frozenset((V2, V3)), 4096: frozenset((V4, V5E, V5P, V6E, V7X))}
 LEAST_TILE = 128  # elements: longer arrays may have larger tiles
-VMEM, CMEM = 1, 3  # memory spaces of a layout
 SPLIT, STEPS, SPARSE = "megacore_config", "continuation_config", "sparse_core_config"  # parts of an op's configuration
 SPARSE_CORES = frozenset((V5P, V6E, V7X))
 SCOPED_BYTES = 16 * BINARY["Mi"]  # of VMEM that a kernel may use unless a flag says more

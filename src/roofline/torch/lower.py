@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 
 from ..cost import NOTHING
 from ..graph import Array, Graph, Kernel, Node, Operator, Phase
+from ..graph.array_memory import ArrayMemory, Position
 from ..torch_prices import Priced, Tensor
 from ..torch_prices.operators import append, meaning, tensors_of
-from .array_memory import ArrayMemory
 from .recorder import BACKWARD, Seen
 
 
@@ -18,9 +18,9 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Collection[i
         call = seen.call
         operands, results = tensors_of(call.args), call.outputs or ()
         means = meaning(call.op, call.args, priced.category)
-        takes = tuple(memory.read(_array(operands[number]), *seen.operands[number]) for number in means.takes)
+        takes = tuple(memory.read(_array(operands[number]), Position(*seen.operands[number])) for number in means.takes)
         written = [*zip(results, seen.results, strict=True), *((operands[number], seen.operands[number]) for number in seen.changed)]
-        gives = tuple(memory.write(_array(tensor), *position) for tensor, position in dict.fromkeys(written))
+        gives = tuple(memory.write(_array(tensor), Position(*position)) for tensor, position in dict.fromkeys(written))
         phase = Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
         graph.kernels[place] = Kernel(priced.cost or NOTHING)
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, seen.sequence))

@@ -46,7 +46,7 @@ def avoidable_in(
     graph = failures.attempt("graphs", graph_of, calls, [op.priced for _, op in ordered], kept)
     found: dict[int, dict[str, Avoidable]] = {}
     for place, reason in failures.evidence(RULES, graph) if graph is not None else ():
-        found.setdefault(place, {})[reason.kind] = reason
+        found.setdefault(place, {}).setdefault(reason.kind, reason)
     for (one, _), reason in failures.evidence(BY_SHAPE, recorded):
         if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it
             found.setdefault(one.op, {})[reason.kind] = reason

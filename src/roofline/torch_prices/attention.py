@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ..cost import Amount, Cost
 from ..dtypes import dtype
 from ..errors import FormulaError
-from ..formulas.fused_attention import Attention
 from ..operation import Attention as Measured
+from ..ops.attention import Attention
 from ..resource import matrix
 from ..units import plain, show
 from ..workload import LOWER_BOUND

@@ -10,11 +10,12 @@ from msgspec import Struct
 
 from ..cost import NOTHING, Cost
 from ..errors import FormulaError
-from ..formulas import Axis, convolution
+from ..formulas import convolution
 from ..formulas.convolution import Direction
-from ..formulas.pointwise_counts import POINTWISE
 from ..operation import Convolution as BySize
 from ..operation import Operation
+from ..ops.convolution import Axis
+from ..ops.elementwise import POINTWISE
 from ..resource import HBM
 from ..workload import COUNTED
 from .call import Call, Priced, Tensor

@@ -8,6 +8,7 @@ from math import prod
 
 from ..dtypes import DType
 from ..errors import FormulaError
+from ..ops.convolution import Axis
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor, needed
 from .memory_copies import COPY, copied
 from .op_table import op
@@ -140,10 +141,9 @@ def windows(call: Call) -> Priced | None:
         shape = (prod(x.shape[:-1]) // max(1, prod(kernel)), *size)
     else:
         dilation, padding, stride = (one or (1, 1) for one in steps)
-        places = [
-            (size[axis] + 2 * padding[axis] - dilation[axis] * (kernel[axis] - 1) - 1) // max(1, stride[axis]) + 1 for axis in range(2)
-        ]
-        shape = (prod(x.shape[:-2]) * prod(kernel), *(max(0, one) for one in places))
+        sides = zip(size, kernel, stride, padding, dilation, strict=True)
+        places = (Axis(size=n, kernel=taps, stride=max(1, step), low=pad, high=pad, dilation=far).out for n, taps, step, pad, far in sides)
+        shape = (prod(x.shape[:-2]) * prod(kernel), *places)
     return streamed(MOVEMENT, x, (x,), (Tensor(shape, x.dtype),))
 
 

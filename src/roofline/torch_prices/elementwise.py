@@ -4,15 +4,17 @@ In-place calls (``add_``) read and write the first operand. A tensor after the s
 Comparisons and logic write booleans and are not FLOP.
 """
 
+from collections.abc import Iterable
+
 from msgspec import Struct
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas.pointwise_counts import POINTWISE
+from ..ops.elementwise import FUNCTIONS, PerElement, work
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .products import broadcast
-from .traffic import format_name, pointwise_work, streamed, traffic
+from .traffic import format_name, traffic
 
 ELEMENTWISE = "elementwise"
 BOOL = dtype("bool")
@@ -20,89 +22,52 @@ PYTHON_NUMBER = "fp64"
 
 
 class Rule(Struct, frozen=True):
-    """FLOP and transcendentals per element, how many operands the schema starts with, and whether the result is boolean (``truth``)."""
+    """How many operands a schema starts with, whether the result is boolean (``truth``), and whether the first operand is only written."""
 
-    flops: int = 0
-    transcendentals: int = 0
     operands: int = 1
     truth: bool = False
     reads_first: bool = True
 
 
-def _named(name: str, operands: int = 1) -> Rule:
-    facts = POINTWISE[name]
-    return Rule(facts.flops, facts.transcendentals, operands)
-
-
-def _rules(words: str, rule: Rule) -> dict[str, Rule]:
-    return dict.fromkeys(words.split(), rule)
-
-
-# By the operator's name without "aten::" and without the "_" of in-place calls.
+_OPERANDS = {
+    1: """
+    neg negative abs absolute sign sgn ceil floor round trunc fix frac relu relu6 hardtanh threshold bitwise_not nan_to_num
+    conj_physical positive angle rrelu softshrink hardshrink hardswish hardsigmoid exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin
+    cos tan asin acos atan sinh cosh asinh acosh atanh tanh erf erfc erfinv lgamma digamma special_erfcx special_log_ndtr special_ndtri
+    i0 sinc special_entr special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_spherical_bessel_j0 mvlgamma
+    poisson binomial _standard_gamma _sample_dirichlet quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize
+    _conj_physical reciprocal square leaky_relu lerp_scalar deg2rad rad2deg sigmoid silu softplus elu selu celu mish log_sigmoid_forward
+    logit
+    """,
+    2: """
+    add sub mul div rsub subtract multiply divide true_divide floor_divide remainder fmod __add__ __mul__ maximum minimum fmax fmin
+    copysign nextafter heaviside pow float_power atan2 arctan2 hypot logaddexp logaddexp2 xlogy bitwise_and bitwise_or bitwise_xor
+    __and__ __or__ __xor__ __lshift__ __rshift__ __iand__ __ior__ __ilshift__ __irshift__ bitwise_left_shift bitwise_right_shift gcd lcm
+    igamma igammac special_zeta special_xlog1py polygamma _standard_gamma_grad ldexp _add_relu _transform_bias_rescale_qkv linalg_cross
+    complex polar clamp_min clamp_max masked_fill prelu _prelu_kernel threshold_backward hardtanh_backward relu_backward clamp_backward
+    softshrink_backward hardshrink_backward leaky_relu_backward hardswish_backward hardsigmoid_backward sigmoid_backward tanh_backward
+    softplus_backward logit_backward silu_backward mish_backward native_dropout_backward masked_scale _masked_scale
+    """,
+    3: """
+    addcmul addcdiv lerp clamp clip where rrelu_with_noise_backward log_sigmoid_backward mse_loss_backward l1_loss_backward
+    smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward
+    """,
+    4: "binary_cross_entropy_backward",
+    6: "elu_backward",
+}
+_TRUTHS = {
+    1: "isnan isinf isfinite logical_not isposinf isneginf signbit",
+    2: "eq ne lt le gt ge less greater less_equal greater_equal not_equal logical_and logical_or logical_xor isclose",
+}
+_FILLED = "fill zero normal uniform bernoulli random exponential cauchy log_normal geometric"
+# By the operator's name without "aten::" and without the "_" of in-place calls. Of gradients the operands are the gradient of the result,
+# then saved tensors.
 RULES: dict[str, Rule] = {
-    # two operands
-    **_rules("add sub mul div rsub subtract multiply divide true_divide floor_divide remainder fmod __add__ __mul__", Rule(1, 0, 2)),
-    **_rules("maximum minimum fmax fmin copysign nextafter heaviside", Rule(0, 0, 2)),
-    **_rules("pow float_power atan2 arctan2 hypot logaddexp logaddexp2 xlogy", Rule(0, 1, 2)),
-    **_rules("bitwise_and bitwise_or bitwise_xor __and__ __or__ __xor__ __lshift__ __rshift__", Rule(1, 0, 2)),
-    **_rules("bitwise_left_shift bitwise_right_shift gcd lcm", Rule(1, 0, 2)),
-    **_rules("eq ne lt le gt ge less greater less_equal greater_equal not_equal", Rule(0, 0, 2, truth=True)),
-    **_rules("logical_and logical_or logical_xor isclose", Rule(0, 0, 2, truth=True)),
-    **_rules("igamma igammac special_zeta special_xlog1py polygamma _standard_gamma_grad", Rule(0, 1, 2)),
-    **_rules("ldexp _add_relu", Rule(1, 0, 2)),
-    "_transform_bias_rescale_qkv": Rule(1, 0, 2),  # of nn.MultiheadAttention without gradients: adds the bias, splits q, k and v
-    "linalg_cross": Rule(3, 0, 2),
-    "complex": Rule(0, 0, 2),
-    "polar": Rule(2, 2, 2),
-    # one operand
-    **_rules("neg negative abs absolute sign sgn ceil floor round trunc fix frac relu relu6 hardtanh threshold bitwise_not", Rule()),
-    **_rules("nan_to_num conj_physical positive angle rrelu softshrink hardshrink", Rule()),
-    **_rules("hardswish hardsigmoid", Rule(2)),
-    **_rules("isnan isinf isfinite logical_not isposinf isneginf signbit", Rule(truth=True)),
-    **_rules("exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh", Rule(0, 1)),
-    **_rules("tanh erf erfc erfinv lgamma digamma special_erfcx special_log_ndtr special_ndtri i0 sinc", Rule(0, 1)),
-    **_rules("special_entr special_i0e special_i1 special_i1e special_bessel_j0 special_bessel_j1 special_spherical_bessel_j0", Rule(1, 1)),
-    **_rules("mvlgamma poisson binomial _standard_gamma _sample_dirichlet", Rule(0, 1)),
-    **_rules("quantize_per_tensor quantize_per_tensor_dynamic quantize_per_channel dequantize", Rule(2)),
-    **_rules("_conj_physical", Rule()),
-    **_rules("reciprocal square leaky_relu lerp_scalar deg2rad rad2deg", Rule(1)),
-    "sigmoid": _named("sigmoid"),
-    "silu": _named("silu"),
-    "softplus": _named("softplus"),
-    "elu": Rule(2, 1),
-    "selu": Rule(2, 1),
-    "celu": Rule(2, 1),
-    "mish": Rule(2, 3),
-    "log_sigmoid_forward": Rule(1, 2),
-    "logit": Rule(2, 1),
-    # three operands
-    **_rules("addcmul addcdiv", Rule(3, 0, 3)),
-    "lerp": Rule(3, 0, 3),
-    **_rules("clamp clip", Rule(0, 0, 3)),
-    **_rules("clamp_min clamp_max", Rule(0, 0, 2)),
-    "where": Rule(0, 0, 3),
-    "masked_fill": Rule(0, 0, 2),
-    **_rules("prelu _prelu_kernel", Rule(1, 0, 2)),
-    # gradients: operands are the gradient of the result, then saved tensors
-    **_rules("threshold_backward hardtanh_backward relu_backward clamp_backward softshrink_backward hardshrink_backward", Rule(0, 0, 2)),
-    "rrelu_with_noise_backward": Rule(1, 0, 3),
-    **_rules("leaky_relu_backward hardswish_backward hardsigmoid_backward", Rule(1, 0, 2)),
-    **_rules("sigmoid_backward tanh_backward", Rule(3, 0, 2)),
-    **_rules("softplus_backward logit_backward", Rule(3, 1, 2)),
-    "elu_backward": Rule(3, 1, 6),
-    "log_sigmoid_backward": Rule(3, 1, 3),
-    "silu_backward": Rule(6, 1, 2),
-    "mish_backward": Rule(8, 3, 2),
-    "native_dropout_backward": Rule(2, 0, 2),
-    **_rules("masked_scale _masked_scale", Rule(2, 0, 2)),
-    **_rules("mse_loss_backward l1_loss_backward smooth_l1_loss_backward huber_loss_backward soft_margin_loss_backward", Rule(3, 0, 3)),
-    "binary_cross_entropy_backward": Rule(4, 0, 4),
-    # filled without reading an operand
-    **_rules("fill zero normal uniform bernoulli random exponential cauchy log_normal geometric", Rule(0, 0, 1, reads_first=False)),
+    **{name: Rule(operands) for operands, names in _OPERANDS.items() for name in names.split()},
+    **{name: Rule(operands, truth=True) for operands, names in _TRUTHS.items() for name in names.split()},
+    **dict.fromkeys(_FILLED.split(), Rule(reads_first=False)),
 }
 DIVISIONS = frozenset(("div", "divide", "true_divide"))
-# The cost of gelu(approximate="none" | "tanh"), and of its gradient: the cumulative distribution, the density, and two more multiplies.
-_GELU = {"none": POINTWISE["gelu_erf"], "tanh": POINTWISE["gelu"]}
 
 
 def promoted(*tensors: Tensor) -> DType | None:
@@ -127,7 +92,7 @@ def _kind(number: DType) -> int:
         return 0
     if number.name.startswith(("int", "uint")):
         return 1
-    return 3 if number.name.startswith("complex") else 2
+    return 3 if number.is_complex else 2
 
 
 def _widest(formats: list[DType]) -> DType:
@@ -139,14 +104,14 @@ def _widest(formats: list[DType]) -> DType:
     return found
 
 
-def _result_format(call: Call, rule: Rule, operands: list[Tensor]) -> DType | None:
+def _result_format(call: Call, rule: Rule, function: PerElement, operands: list[Tensor]) -> DType | None:
     """The number format of a result: integers become fp32 by division, by a transcendental or with a float operand."""
     number = promoted(*operands)
     if number is None or _kind(number) > 1:
         return number
     divides = call.op.removeprefix("aten::") in DIVISIONS and not any(isinstance(one, str) for one in call.args)
     floats = any(isinstance(one, float) for one in call.args[: rule.operands])
-    return dtype("fp32") if divides or floats or rule.transcendentals else number
+    return dtype("fp32") if divides or floats or function.transcendentals else number
 
 
 def is_in_place(call: Call) -> bool:
@@ -154,8 +119,8 @@ def is_in_place(call: Call) -> bool:
     return call.op.endswith("_") and not call.op.endswith("__")
 
 
-def pointwise(call: Call, rule: Rule) -> Priced | None:
-    """An elementwise call by its rule."""
+def pointwise(call: Call, rule: Rule, function: str) -> Priced | None:
+    """An elementwise call by its rule; it computes a function in the number format of its result."""
     operands = [one for one in call.args[: rule.operands] if isinstance(one, Tensor)]
     if not operands:
         return None
@@ -167,32 +132,32 @@ def pointwise(call: Call, rule: Rule) -> Priced | None:
     elif call.outputs:
         out = call.outputs[0]
     else:
-        out = Tensor(broadcast(call, *(one.shape for one in operands)), BOOL if rule.truth else _result_format(call, rule, operands))
+        number = BOOL if rule.truth else _result_format(call, rule, FUNCTIONS[function], operands)
+        out = Tensor(broadcast(call, *(one.shape for one in operands)), number)
     read = operands[:1] if call.extra.get("same operands") else operands if rule.reads_first else operands[1:]
-    return streamed(ELEMENTWISE, out, read, (out,), flops=rule.flops, transcendentals=rule.transcendentals)
+    return _computed(function, out.elements, out, read, (out,))
 
 
-@op(*(f"aten::{name}" for name in RULES), "aten::__iand__", "aten::__ior__", "aten::__ilshift__", "aten::__irshift__")
+def _computed(function: str, elements: int, x: Tensor, read: Iterable[Tensor | None], written: Iterable[Tensor | None]) -> Priced:
+    """A function of so many elements in the format of ``x``."""
+    cost = work(function, elements, x.dtype or dtype("fp32")) + traffic(read, written)
+    return Priced(cost=cost, category=ELEMENTWISE, dtype=format_name(x))
+
+
+@op(*(f"aten::{name}" for name in RULES))
 def elementwise(call: Call) -> Priced | None:
     name = call.op.removeprefix("aten::")
     if name == "where" and len(call.args) == 1:
         return None  # where(condition) alone returns indices, whose number depends on data
-    rule = RULES.get(name) or RULES.get(name.removesuffix("_")) or Rule(1, 0, 2)
-    return pointwise(call, rule)
+    name = name if name in RULES else name.removesuffix("_")
+    return pointwise(call, RULES[name], name if RULES[name].reads_first else "fill")
 
 
-@op("aten::gelu")
+@op("aten::gelu", "aten::gelu_backward")
 def gelu(call: Call) -> Priced | None:
-    facts = _GELU["tanh" if "tanh" in call.args[1:] else "none"]
-    return pointwise(call, Rule(facts.flops, facts.transcendentals))
-
-
-@op("aten::gelu_backward")
-def gelu_backward(call: Call) -> Priced | None:
-    """The gradient times the derivative of gelu: the forward's count, the density with an exp for erf, and a product."""
-    tanh = "tanh" in call.args[2:]
-    facts = _GELU["tanh" if tanh else "none"]
-    return pointwise(call, Rule(facts.flops + (6 if tanh else 4), facts.transcendentals + (0 if tanh else 1), 2))
+    backwards = call.op.endswith("backward")
+    name = "gelu" if "tanh" in call.args[1:] else "gelu_erf"
+    return pointwise(call, Rule(2), f"{name}_backward") if backwards else pointwise(call, Rule(), name)
 
 
 @op("aten::native_dropout", "aten::_fused_dropout", "aten::_fake_quantize_per_tensor_affine_cachemask_tensor_qparams")
@@ -200,9 +165,7 @@ def gelu_backward(call: Call) -> Priced | None:
 def dropout(call: Call) -> Priced | None:
     """Writes the result and a boolean mask; a fake quantization's mask is of the values inside its range."""
     x = call.need(0)
-    facts = POINTWISE["dropout"]
-    written = (Tensor(x.shape, x.dtype), Tensor(x.shape, BOOL))
-    return streamed(ELEMENTWISE, x, (x,), written, flops=facts.flops)
+    return _computed("dropout", x.elements, x, (x,), (Tensor(x.shape, x.dtype), Tensor(x.shape, BOOL)))
 
 
 @op("aten::rrelu_with_noise", "aten::_prelu_kernel_backward")
@@ -213,7 +176,7 @@ def two_results(call: Call) -> Priced | None:
         return None
     x = tensors[0]
     read = tensors[:1] if "noise" in call.op else tensors
-    return streamed(ELEMENTWISE, x, read, (x, Tensor(x.shape, x.dtype)), flops=2)
+    return _computed("rrelu_with_noise", x.elements, x, read, (x, Tensor(x.shape, x.dtype)))
 
 
 @op("aten::glu", "aten::glu_backward")
@@ -224,10 +187,9 @@ def glu(call: Call) -> Priced | None:
     if x.elements % 2:
         raise FormulaError(f"{call.op}: the split axis of {x.shape} is odd")
     half = Tensor((x.elements // 2,), x.dtype)
-    facts = POINTWISE["silu"]
-    work = pointwise_work(half.elements, 2 * facts.flops if backwards else facts.flops, facts.transcendentals, x.dtype)
-    moved = traffic((half, x), (x,)) if backwards else traffic((x,), (half,))
-    return Priced(cost=work + moved, category=ELEMENTWISE, dtype=format_name(x))
+    if backwards:
+        return _computed("glu_backward", half.elements, x, (half, x), (x,))
+    return _computed("glu", half.elements, x, (x,), (half,))
 
 
 @op("aten::arange", "aten::linspace", "aten::full", "aten::ones", "aten::zeros", "aten::rand", "aten::randn", "aten::eye", "aten::randperm")

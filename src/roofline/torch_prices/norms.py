@@ -9,16 +9,20 @@ from msgspec import Struct
 
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
-from ..formulas.pointwise_counts import POINTWISE
+from ..ops.elementwise import POINTWISE
+from ..ops.normalisation import (
+    BATCH_NORM_GRADIENT,
+    BATCH_NORM_INFERENCE,
+    BATCH_NORM_TRAINING,
+    LAYER_NORM_GRADIENT,
+    RMS_NORM_GRADIENT,
+)
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .traffic import format_name, pointwise_work, result, streamed, traffic
 
 NORM, SOFTMAX = "normalisation", "softmax"
 FP32 = dtype("fp32")
-# FLOP per element of the gradients: centred x times 1/σ is 2, gradient times scale 1, two sums over the row 3, the gradient of x 4, and
-# those of scale (2) and shift (1); RMS norm has no mean and no shift.
-LAYER_NORM_BACKWARD, RMS_NORM_BACKWARD = 13, 9
 
 
 class Norm(Struct, frozen=True, kw_only=True):
@@ -44,6 +48,11 @@ FORWARD: dict[str, tuple[str, Norm]] = {
         (_BATCH, Norm(weight=1, bias=2)),
     ),
     **dict.fromkeys(("_batch_norm_no_update", "_native_batch_norm_legit_no_training"), (_BATCH, Norm(weight=1, bias=2))),
+}
+GRADIENTS = {
+    **dict.fromkeys((_LAYER, _GROUP), LAYER_NORM_GRADIENT),
+    _RMS: RMS_NORM_GRADIENT,
+    _BATCH: BATCH_NORM_GRADIENT,
 }
 BACKWARD: dict[str, tuple[str, Norm]] = {
     "native_layer_norm_backward": (_LAYER, Norm(x=1, gradient=0, weight=5, bias=6, mask=7, saved=(3, 4))),
@@ -82,16 +91,18 @@ def forward(call: Call) -> Priced | None:
     x = call.need(places.x)
     rows = _rows(call, kind, x)
     facts = POINTWISE["rmsnorm" if kind == _RMS else "layernorm"]
+    flops = facts.flops
     statistics: list[Tensor | None] = [] if call.op in ("aten::layer_norm", "aten::rms_norm") else [Tensor((rows,), FP32)]
     if kind == _BATCH:
         evaluates = call.arg(5) is False or "no_" in call.op
+        flops = BATCH_NORM_INFERENCE if evaluates else BATCH_NORM_TRAINING
         running = [call.tensor(3), call.tensor(4)]
         statistics = [] if evaluates else [*statistics, *statistics, *running]
         read = [call.tensor(places.weight), call.tensor(2), *running]
     else:
         statistics = statistics if kind == _RMS else statistics * 2
         read = [call.tensor(places.weight), call.tensor(places.bias) if places.bias is not None else None]
-    work = pointwise_work(x.elements, facts.flops, 0, x.dtype) + pointwise_work(rows, 0, facts.per_row, x.dtype)
+    work = pointwise_work(x.elements, flops, 0, x.dtype) + pointwise_work(rows, 0, facts.per_row, x.dtype)
     moved = traffic((x, *read), (result(call, x.shape, x.dtype), *statistics))
     return Priced(cost=work + moved, category=NORM, dtype=format_name(x))
 
@@ -108,8 +119,7 @@ def backward(call: Call) -> Priced | None:
     gradients = (Tensor(x.shape, x.dtype), parameters, parameters)
     written = [one for one, is_wanted in zip(gradients, wanted, strict=False) if is_wanted]
     saved = [call.tensor(place) for place in places.saved]
-    flops = RMS_NORM_BACKWARD if kind == _RMS else LAYER_NORM_BACKWARD
-    return streamed(NORM, x, (dy, x, weight, *saved), written, flops=flops)
+    return streamed(NORM, x, (dy, x, weight, *saved), written, flops=GRADIENTS[kind])
 
 
 # FLOP per element of batch norms that span several devices, and of weight norms: (gradient or input at 0, …).

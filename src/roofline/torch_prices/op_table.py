@@ -1,20 +1,13 @@
-"""The table of PyTorch operators: which function of this package prices which operator. Each family of operators fills it."""
+"""The registry of PyTorch operators: which function of this package prices which operator. Each family of operators fills it.
 
-from collections.abc import Callable
+``aten::add_`` is priced by the function of ``aten::add``, which checks whether the call is in place.
+"""
 
+from ..ops.registry import Registry
 from .call import Pricer
 
-PRICES: dict[str, Pricer] = {}
-
-
-def op(*names: str) -> Callable[[Pricer], Pricer]:
-    """Registers a function of this package that prices these operators."""
-
-    def registered(function: Pricer) -> Pricer:
-        for name in names:
-            if name in PRICES:
-                raise ValueError(f"the operator {name!r} already has a price; choose one function for it")
-            PRICES[name] = function
-        return function
-
-    return registered
+FAMILIES = (
+    *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
+    *("recurrent", "embedding_bags", "linear_algebra", "transforms", "optimizers", "collectives", "serving", "inductor"),
+)
+op: Registry[Pricer] = Registry("operator", __package__, FAMILIES)

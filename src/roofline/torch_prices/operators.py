@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import Array, Graph, Node, Operator, Params, Sizes
+from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Params, Sizes
 from .call import Tensor
 
 FIRST_FACTOR = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
@@ -23,8 +23,17 @@ _NAMES = {
     Operator.NEGATE: "neg neg_",
     Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_",
     Operator.IOTA: "arange",
+    Operator.TRIANGLE: "tril triu tril_ triu_",
     Operator.COPY: "copy_ _to_copy clone contiguous",
 }
+# Reductions, and the operator that each applies; a mean is a sum whose result is scaled.
+_REDUCED_BY = {
+    Operator.ADD: "sum mean",
+    Operator.MULTIPLY: "prod",
+    Operator.MAXIMUM: "amax max any",
+    Operator.MINIMUM: "amin min all",
+}
+_REDUCTIONS = {f"aten::{name}": operator for operator, names in _REDUCED_BY.items() for name in names.split()}
 _OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() for name in names.split()}
 
 
@@ -42,6 +51,11 @@ class Meaning(Struct, frozen=True):
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node) -> None:
     """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share."""
+    if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
+        first = graph.array(reduced)
+        graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params))
+        graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase))
+        return
     if means.then is None:
         graph.append(replace(node, operator=means.operator, takes=takes, gives=gives, params=means.params))
         return
@@ -49,6 +63,14 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
     product = graph.array(Array(made.shape, made.dtype, sure=made.sure))
     graph.append(replace(node, operator=means.operator, takes=takes[:2], gives=(product,), params=means.params))
     graph.append(replace(node, operator=means.then, takes=(product, *takes[2:]), gives=gives))
+
+
+def _reduced(graph: Graph, means: Meaning, source: int, given: int) -> Array | None:
+    """The result of a reduction without the axes of size 1 that it keeps; ``None`` if it keeps none."""
+    axes = means.params.axes if isinstance(means.params, Axes) else ()
+    shape = tuple(size for axis, size in enumerate(graph.arrays[source].shape) if axis not in axes)
+    kept = graph.arrays[given]
+    return Array(shape, kept.dtype, sure=kept.sure) if len(kept.shape) > len(shape) else None
 
 
 def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
@@ -59,6 +81,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _product(tensors, place, _AFTER.get(name))
     if category == "attention" and len(tensors) > 2 and "backward" not in name:
         return Meaning(Operator.ATTENTION, everything)
+    if name in _REDUCTIONS and tensors:
+        return _reduction(name, args, tensors)
     operator = _OPERATORS.get(name, Operator.OTHER)
     source = 1 if name == "aten::copy_" else 0
     if operator in (Operator.FILL, Operator.IOTA):
@@ -67,6 +91,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.OTHER, ())
     if operator == Operator.COPY:
         return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
+    if operator == Operator.DIVIDE and any(isinstance(arg, str) for arg in args):  # which rounds the quotients
+        return Meaning(Operator.ELEMENTWISE, everything)
     if operator == Operator.GATHER:
         return _gather(name, args, everything)
     if operator == Operator.SCATTER:
@@ -98,9 +124,23 @@ def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Me
         return Meaning(Operator.OTHER, everything)
     left, right = factors
     batch = left.elements // max(left.shape[-2] * left.shape[-1], 1)
-    sizes = Sizes(batch, left.shape[-2], left.shape[-1], right.shape[-1])
+    outer, other = (tuple(range(len(factor.shape) - 2)) for factor in factors)
+    axes = (Factor(outer, (len(outer) + 1,), (len(outer),)), Factor(other, (len(other),), (len(other) + 1,)))
+    sizes = Sizes(batch, left.shape[-2], left.shape[-1], right.shape[-1], *axes)
     others = tuple(other for other in everything if other not in (place, place + 1))
     return Meaning(Operator.DOT, (place, place + 1, *(others if then is not None else ())), sizes, then)
+
+
+def _reduction(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meaning:
+    """A reduction over some axes, all if none are given; ``max`` and ``min`` of two tensors are elementwise."""
+    function, rank = _REDUCTIONS[name], len(tensors[0].shape)
+    if len(tensors) > 1:
+        return Meaning(function, tuple(range(len(tensors))))
+    given = args[1] if len(args) > 1 else ()
+    axes = given if isinstance(given, tuple) else (given,) if isinstance(given, int) and not isinstance(given, bool) else ()
+    if not all(isinstance(axis, int) and -rank <= axis < rank for axis in axes):
+        return Meaning(Operator.OTHER, (0,))
+    return Meaning(Operator.REDUCE, (0,), Axes(tuple(sorted(axis % rank for axis in axes)) or tuple(range(rank)), function))
 
 
 def _gather(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meaning:

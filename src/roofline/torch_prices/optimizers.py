@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from ..dtypes import DType, dtype
-from ..formulas.training import RULES
+from ..ops.elementwise import FUNCTIONS
+from ..ops.optimizer import RULES
 from ..workload import UPPER_BOUND
 from .call import CPP_TYPES, EXECUTION_TRACE, Call, Priced, Tensor
 from .memory_copies import COPY
@@ -30,21 +31,12 @@ _FUNCTOR = re.compile(r"(\w+)Functor<([\w:]+),\s*(\d+),\s*(\d+),\s*\d+>")
 _FUSED = re.compile(r"Fused\w*Functor<([\w:]+),\s*(\d+)")
 _ONLY_TYPE = re.compile(r"Functor<([\w:]+),")
 
-# FLOP and transcendentals per element, and how many lists are read, by the name after "_foreach_".
-FOREACH: dict[str, tuple[int, int, int]] = {
-    **dict.fromkeys(("add", "sub", "mul", "div"), (1, 0, 1)),
-    **dict.fromkeys(("maximum", "minimum", "clamp_min", "clamp_max", "neg", "abs", "sign", "ceil", "floor", "round", "trunc"), (0, 0, 1)),
-    **dict.fromkeys(("sqrt", "rsqrt", "exp", "log", "erf", "tanh", "sin", "cos", "log2", "log10", "log1p", "expm1", "pow"), (0, 1, 1)),
-    "reciprocal": (1, 0, 1),
-    "sigmoid": (2, 1, 1),
-    "lerp": (3, 0, 2),
-    "addcmul": (3, 0, 3),
-    "addcdiv": (3, 0, 3),
-    "norm": (2, 0, 1),
-    "max": (0, 0, 1),
-    "copy": (0, 0, 1),
-    "zero": (0, 0, 0),
-}
+_ONE_LIST = """
+add sub mul div maximum minimum clamp_min clamp_max neg abs sign ceil floor round trunc sqrt rsqrt exp log erf tanh sin cos log2 log10 log1p
+expm1 pow reciprocal sigmoid norm max copy
+"""
+# By the name after "_foreach_", which is that of a function: how many lists are read.
+FOREACH: dict[str, int] = {**dict.fromkeys(_ONE_LIST.split(), 1), "addcmul": 3, "addcdiv": 3, "lerp": 2, "zero": 0}
 # By name: the update rule, and the numbers of lists read and written. Weights, gradients and state are read, all but gradients written.
 FUSED = {
     "aten::_fused_adam_": ("adam", 4, 3),
@@ -122,7 +114,8 @@ def foreach(call: Call) -> Priced | None:
     name = call.op.removeprefix("aten::_foreach_").removesuffix("_")
     if name not in FOREACH:
         return None
-    flops, transcendentals, reads = FOREACH[name]
+    function = FUNCTIONS[{"max": "maximum", "copy": "identity", "norm": "fma"}.get(name, name)]
+    flops, transcendentals, reads = function.flops, function.transcendentals, FOREACH[name]
     number = element_type(call)
     own = call.tensors(0) or (call.tensors(1) if call.number(0) is not None else None)  # pow has the list after a number
     writes_list = name not in ("norm", "max")

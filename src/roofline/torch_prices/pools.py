@@ -1,7 +1,12 @@
 """Pooling and resampling: the input is read, the result written; backward reads the gradient and writes that of the input."""
 
+from math import prod
+
+from msgspec.structs import replace
+
 from ..dtypes import dtype
 from ..errors import FormulaError
+from ..ops.convolution import Axis
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
 from .traffic import format_name, pointwise_work, result, streamed, traffic
@@ -17,28 +22,28 @@ def _numbers(call: Call, place: int, axes: int, default: tuple[int, ...]) -> tup
     return found if len(found) == axes else found * axes
 
 
-def _window(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -> tuple[tuple[int, ...], int]:
-    """The spatial sizes of a pooled result, and the elements of a window."""
+def _windows(call: Call, x: Tensor, axes: int, dilation: int | None, ceil: int) -> list[Axis]:
+    """The windows of a pooling along each spatial axis."""
     kernel = _numbers(call, 1, axes, ())
     stride = _numbers(call, 2, axes, kernel)
     padding = _numbers(call, 3, axes, (0,))
     spread = _numbers(call, dilation, axes, (1,)) if dilation is not None else (1,) * axes
-    sizes, window = [], 1
+    if 0 in stride:
+        raise FormulaError(f"{call.op}: a stride of 0")
+    found = []
     for size, taps, step, pad, far in zip(x.shape[-axes:], kernel, stride, padding, spread, strict=True):
-        if not step:
-            raise FormulaError(f"{call.op}: a stride of 0")
-        room = size + 2 * pad - far * (taps - 1) - 1
-        out = (-(-room // step) if call.flag(ceil) else room // step) + 1
-        if call.flag(ceil) and (out - 1) * step >= size + pad:  # PyTorch drops a window that would start in the padding
-            out -= 1
-        sizes.append(max(0, out))
-        window *= taps
-    return tuple(sizes), window
+        axis = Axis(size=size, kernel=taps, stride=step, low=pad, high=pad, dilation=far)
+        # Rounded up, one more window reaches beyond the padding, unless it would start in the padding.
+        reached = axis.out * step + (taps - 1) * far + 1
+        if call.flag(ceil) and reached - step < size + 2 * pad and axis.out * step < size + pad:
+            axis = replace(axis, high=reached - size - pad)
+        found.append(axis)
+    return found
 
 
 @op("aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::avg_pool2d", "aten::avg_pool3d", "aten::avg_pool1d")
 def pool(call: Call) -> Priced | None:
-    """A maximum compares, which is no FLOP, and also writes 64-bit indices; an average sums a window."""
+    """A maximum compares, which is no FLOP, and also writes 64-bit indices; an average adds its inputs, without padding, and divides."""
     x = call.need(0)
     axes = next(axes for axes in (1, 2, 3) if f"pool{axes}d" in call.op)
     if len(x.shape) <= axes:
@@ -46,10 +51,11 @@ def pool(call: Call) -> Priced | None:
     is_max = "max" in call.op
     if call.ints(1) is None:
         return None
-    sizes, window = _window(call, x, axes, 4 if is_max else None, 5 if is_max else 4)
-    out = result(call, (*x.shape[:-axes], *sizes), x.dtype)
+    windows = _windows(call, x, axes, 4 if is_max else None, 5 if is_max else 4)
+    out = result(call, (*x.shape[:-axes], *(axis.out for axis in windows)), x.dtype)
     indices = Tensor(out.shape, INT64) if is_max else None
-    return streamed(POOLING, x, (x,), (out, indices), flops=window, elements=0 if is_max else out.elements)
+    taps = 0 if is_max else prod(x.shape[:-axes]) * prod(axis.taps for axis in windows)
+    return streamed(POOLING, x, (x,), (out, indices), flops=1, elements=taps)
 
 
 @op(

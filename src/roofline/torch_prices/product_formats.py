@@ -22,7 +22,7 @@ def product_format(call: Call, *operands: Tensor, allow_tf32: bool = False) -> t
     if not known:
         raise FormulaError(f"{call.op}: the recording lacks the operands' number formats")
     own = wider(*known)
-    if own.rate != "fp32" or own.name.startswith("complex"):
+    if own.rate != "fp32" or own.is_complex:
         return own, ()
     names = [kernel.name for kernel in call.kernels]
     if any(_TF32.search(name) for name in names):

@@ -11,8 +11,9 @@ from ..cost import NOTHING
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.compute_units import matrix_work
-from ..formulas.pointwise_counts import POINTWISE
 from ..operation import Product
+from ..ops.elementwise import POINTWISE
+from ..ops.product import real_flops
 from .call import FP4_PAIR, Call, Priced, Tensor
 from .op_table import op
 from .product_formats import product_format
@@ -44,7 +45,7 @@ def product(
     if FP4_PAIR in (a.dtype, b.dtype):
         k *= 2
     flops = 2 * batch * m * k * n
-    real = flops * (4 if number.name.startswith("complex") else 1)
+    real = real_flops(batch * m * k * n, number)
     work = matrix_work(real, number)
     if bias is not None:
         work += pointwise_work(batch * m * n, POINTWISE["bias"].flops, 0, number)

@@ -6,28 +6,16 @@ inputs and again for the weights. Every operand and result counts once, includin
 
 from msgspec import Struct
 
-from ..cost import Cost
 from ..errors import FormulaError
-from ..resource import matrix
+from ..ops.recurrent import GRU, LSTM, PLAIN, Cell, multiplied, work
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
 from .product_formats import product_format
-from .traffic import pointwise_work, streamed, traffic
+from .traffic import streamed, traffic
 
 RECURRENT = "recurrent"
 
 
-class Cell(Struct, frozen=True):
-    """A kind of cell: its gates, its FLOP and transcendentals per element of the state, and how many states it has."""
-
-    gates: int
-    flops: int
-    transcendentals: int
-    states: int = 1
-
-
-# Sigmoids are 2 FLOP and a transcendental; an LSTM adds c = f·c + i·g and h = o·tanh(c), a GRU n = tanh(x + r·h) and (1 - z)·n + z·h.
-LSTM, GRU, PLAIN = Cell(4, 10, 5, states=2), Cell(3, 9, 3), Cell(1, 1, 1)
 # The modes of cuDNN and MIOpen by number: a plain cell with ReLU, one with tanh, LSTM, GRU.
 MODES = {0: PLAIN, 1: PLAIN, 2: LSTM, 3: GRU}
 
@@ -66,13 +54,12 @@ def network(call: Call) -> Priced | None:
     projection = int(call.number(places.projection) or 0) if places.projection is not None else 0
     out = (projection or width) * directions
     tokens = x.elements // x.shape[-1] if x.shape[-1] else 0
-    inputs = x.shape[-1] + (layers - 1) * out + layers * (projection or width)
-    multiplied = directions * (kind.gates * width * inputs + layers * width * projection)
-    gates = tokens * width * layers * directions
+    products = multiplied(kind, x.shape[-1], width, layers, directions, projection)
+    states = width * layers * directions
     # Traces have the sizes of a list's tensors without their formats, or drop the list.
-    held = sum(one.elements for one in weights) if weights else multiplied
+    held = sum(one.elements for one in weights) if weights else products
     parameters = Tensor((held,), x.dtype)
-    y, kept = Tensor((tokens * out,), x.dtype), Tensor((gates * (kind.gates + kind.states - 1),), x.dtype)
+    y, kept = Tensor((tokens * out,), x.dtype), Tensor((tokens * states * (kind.gates + kind.states - 1),), x.dtype)
     trains = call.flag(places.train) or places.backward
     read: list[Tensor | None] = [x, state, cell, parameters]
     if not places.backward:
@@ -86,9 +73,8 @@ def network(call: Call) -> Priced | None:
         read += [y, y, kept]
         written = [x, state, cell, parameters if wanted else None]
     number, notes = product_format(call, x, allow_tf32=True)
-    work = Cost.of({matrix(number): 2 * tokens * multiplied * passes})
-    work += pointwise_work(gates * (2 if places.backward else 1), kind.flops, kind.transcendentals, x.dtype)
-    return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
+    arithmetic = work(kind, tokens, products, states, number, x.dtype or number, passes, 2 if places.backward else 1)
+    return Priced(cost=arithmetic + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
 
 
 @op("aten::mkldnn_rnn_layer", "aten::mkldnn_rnn_layer_backward")
@@ -110,9 +96,8 @@ def layer(call: Call) -> Priced | None:
         read, written = [*read, y, y, call.tensor(22)], [x, state, cell, *weights]
     number, notes = product_format(call, x)
     times = 2 if backward else 1  # for the inputs and for the weights
-    work = Cost.of({matrix(number): 2 * tokens * (of_input.elements + of_state.elements) * times})
-    work += pointwise_work(tokens * width * times, kind.flops, kind.transcendentals, x.dtype)
-    return Priced(cost=work + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
+    arithmetic = work(kind, tokens, of_input.elements + of_state.elements, width, number, x.dtype or number, times, times)
+    return Priced(cost=arithmetic + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
 
 
 def _cell(cell: Cell, state: Tensor, read: list[Tensor | None], written: list[Tensor | None], times: int = 1) -> Priced:

@@ -6,6 +6,7 @@ from math import prod
 from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas import reduction as reduction_formula
+from ..ops.reduction import running
 from .call import Call, Priced, Tensor
 from .op_table import op
 from .traffic import format_name, pointwise_work, result, streamed, traffic
@@ -80,7 +81,9 @@ def scan(call: Call) -> Priced | None:
     x = call.need(0)
     indices = Tensor(x.shape, INT64) if call.op.startswith("aten::cumm") else None
     out = result(call, x.shape, call.format(2) or (INT64 if format_name(x).startswith(("int", "bool")) else x.dtype))
-    return streamed(REDUCTION, x, (x,), (out, indices), flops=1 if indices is None else 0)
+    axis = int(call.number(1, -1) or 0)
+    length = x.shape[axis] if -len(x.shape) <= axis < len(x.shape) else 1
+    return streamed(REDUCTION, x, (x,), (out, indices), flops=1, elements=running(x.elements, length) if indices is None else 0)
 
 
 @op("aten::_logcumsumexp", "aten::_cummax_helper", "aten::_cummin_helper")
@@ -104,7 +107,8 @@ def sort(call: Call) -> Priced | None:
         size = x.shape[axis] if x.shape else 1
         elements = elements // size * int(k) if size else 0
     values = Tensor((elements,), x.dtype) if call.op != "aten::argsort" else None
-    return streamed(SORT, x, (x,), (values, Tensor((elements,), INT64)))
+    indices = None if call.op == "aten::msort" else Tensor((elements,), INT64)
+    return streamed(SORT, x, (x,), (values, indices))
 
 
 @op("aten::nonzero", "aten::masked_select", "aten::unique", "aten::_unique2", "aten::unique_dim", "aten::bincount", "aten::histogram")

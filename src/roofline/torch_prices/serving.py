@@ -8,7 +8,7 @@ arguments: their cost is unknown.
 from collections.abc import Sequence
 
 from ..dtypes import dtype
-from ..formulas.pointwise_counts import POINTWISE
+from ..ops.elementwise import POINTWISE
 from .attention import ATTENTION, PAGED
 from .call import Call, Priced, Tensor, needed
 from .norms import NORM

@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from ..cost import Cost
-from ..dtypes import DType
-from ..formulas.compute_units import vector_work
+from ..dtypes import DType, dtype
+from ..ops.elementwise import summed
+from ..ops.movement import moved
 from ..resource import HBM
 from .call import Call, Priced, Tensor
 
@@ -13,16 +14,8 @@ UNFORMATTED = "traces do not have the number formats of lists of tensors"
 
 def traffic(read: Iterable[Tensor | None] = (), written: Iterable[Tensor | None] = ()) -> Cost:
     """The bytes of these tensors; those of tensors without a number format are marked as unknown, besides the known part."""
-    total, known = 0, True
-    for one in (*read, *written):
-        if one is None:
-            continue
-        size = one.bytes
-        if size is None:
-            known = known and not one.distinct
-        else:
-            total += size
-    return Cost.of({HBM: total}) if known else Cost(Cost.of({HBM: total}).amounts, frozenset((HBM,)))
+    tensors = (one for one in (*read, *written) if one is not None)
+    return moved((HBM, one.bytes if one.distinct else 0) for one in tensors)
 
 
 def result(call: Call, shape: tuple[int, ...], number: DType | None, place: int = 0) -> Tensor:
@@ -38,8 +31,8 @@ def format_name(one: Tensor | None) -> str:
 
 
 def pointwise_work(elements: int, flops: int, transcendentals: int, number: DType | None) -> Cost:
-    """FLOP and transcendentals of a number of elements on the vector unit, in fp32 unless the operand is fp64."""
-    return vector_work(elements * flops, elements * transcendentals, None, *((number,) if number else ()))
+    """FLOP and transcendentals of a number of elements on the vector unit, in the format of sums."""
+    return summed(elements, number or dtype("fp32"), flops, transcendentals)
 
 
 def streamed(

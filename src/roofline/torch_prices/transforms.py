@@ -1,9 +1,10 @@
 """Fourier transforms and distances between rows."""
 
-from fractions import Fraction
-from math import log2, prod
+from math import prod
 
+from ..dtypes import dtype
 from ..errors import FormulaError
+from ..ops.fourier import flops
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
 from .traffic import format_name, pointwise_work, result, streamed, traffic
@@ -18,11 +19,21 @@ def fft(call: Call) -> Priced | None:
     points = prod(x.shape[axis] for axis in axes)
     if call.op == "aten::_fft_c2r":
         points = points // max(1, x.shape[axes[-1]]) * int(call.number(3) or x.shape[axes[-1]]) if axes else points
-    real = 1 if call.op == "aten::_fft_c2c" else 2
     times = x.elements // max(1, prod(x.shape[axis] for axis in axes))
-    flops = Fraction(5 * times * points, real) * Fraction(log2(points) if points > 1 else 0)
-    out = result(call, x.shape, x.dtype)
-    return streamed("fft", x, (x,), (out,), flops=1, elements=round(flops))
+    work = flops(times, points, real=call.op != "aten::_fft_c2c")
+    return streamed("fft", x, (x,), (_transformed(call, x, axes),), flops=1, elements=work)
+
+
+def _transformed(call: Call, x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The result: of real numbers about half of the last axis in complex ones, or the other way round."""
+    sizes, number, last = list(x.shape), x.dtype, axes[-1] if axes else 0
+    wide = number is not None and number.rate == "fp64"
+    if axes and call.op == "aten::_fft_r2c":
+        number = dtype("complex128" if wide else "complex64")
+        sizes[last] = sizes[last] // 2 + 1 if call.flag(3, True) else sizes[last]
+    elif axes and call.op == "aten::_fft_c2r":
+        number, sizes[last] = dtype("fp64" if wide else "fp32"), int(call.number(3) or sizes[last])
+    return result(call, tuple(sizes), number)
 
 
 @op("aten::_cdist_forward")

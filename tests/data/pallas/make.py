@@ -183,6 +183,92 @@ def either(number, x):
     return pl.pallas_call(kernel, grid_spec=grid, out_shape=jax.ShapeDtypeStruct(x.shape, F32))(number, x)
 
 
+LENGTHS = [array(8, dtype=I32), array(8, 2048, 128)]
+
+
+def rows_of(sum_rows):
+    """For each sequence the sum of its rows, 256 at a time, as far as its length says."""
+
+    def kernel(lengths, x, o):
+        steps = pl.cdiv(lengths[pl.program_id(0)], 256)
+        o[...] = sum_rows(steps, lambda step: x[pl.ds(step * 256, 256), :].astype(F32))
+
+    def call(lengths, x):
+        grid = pltpu.PrefetchScalarGridSpec(
+            num_scalar_prefetch=1,
+            grid=(8,),
+            in_specs=[pl.BlockSpec((None, 2048, 128), lambda i, lengths: (i, 0, 0))],
+            out_specs=pl.BlockSpec((None, 256, 128), lambda i, lengths: (i, 0, 0)),
+        )
+        return pl.pallas_call(kernel, grid_spec=grid, out_shape=jax.ShapeDtypeStruct((8, 256, 128), F32))(lengths, x)
+
+    return call
+
+
+@program(*LENGTHS)
+def lengths_for(lengths, x):
+    def sum_rows(steps, rows):
+        return lax.fori_loop(0, steps, lambda step, total: total + rows(step), jnp.zeros((256, 128), F32))
+
+    return rows_of(sum_rows)(lengths, x)
+
+
+@program(*LENGTHS)
+def lengths_while(lengths, x):
+    def sum_rows(steps, rows):
+        return lax.while_loop(
+            lambda state: state[0] < steps, lambda state: (state[0] + 1, state[1] + rows(state[0])), (0, jnp.zeros((256, 128), F32))
+        )[1]
+
+    return rows_of(sum_rows)(lengths, x)
+
+
+@program(array(1, dtype=I32), array(4096, 512, dtype=F32))
+def lengths_grid(length, x):
+    def kernel(x, o):
+        o[...] = x[...] * 2
+
+    block = pl.BlockSpec((256, 512), lambda i: (i, 0))
+    return pl.pallas_call(kernel, grid=(length[0],), in_specs=[block], out_specs=block, out_shape=jax.ShapeDtypeStruct(x.shape, F32))(x)
+
+
+@program(array(1, dtype=I32), array(4096, 512, dtype=F32))
+def lengths_copies(length, x):
+    """As many parts of an array as a length says, copied by hand."""
+
+    def kernel(length, x, o, part, semaphore):
+        o[...] = jnp.zeros_like(o)
+
+        def body(step, carry):
+            copy = pltpu.make_async_copy(x.at[pl.ds(step * 256, 256), :], part, semaphore)
+            copy.start()
+            copy.wait()
+            o[...] += part[...]
+            return carry
+
+        lax.fori_loop(0, length[0], body, 0)
+
+    grid = pltpu.PrefetchScalarGridSpec(
+        num_scalar_prefetch=1,
+        grid=(1,),
+        in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
+        out_specs=pl.BlockSpec((256, 512), lambda i, length: (0, 0)),
+        scratch_shapes=[pltpu.VMEM((256, 512), F32), pltpu.SemaphoreType.DMA],
+    )
+    return pl.pallas_call(kernel, grid_spec=grid, out_shape=jax.ShapeDtypeStruct((256, 512), F32))(length, x)
+
+
+@program(array(512, 512, dtype=F32))
+def logsumexp(x):
+    """The sum of exponentials by rows; JAX tests its result for numbers that are not finite."""
+
+    def kernel(x, o):
+        o[...] = jnp.broadcast_to(jax.nn.logsumexp(x[...], -1, keepdims=True), o.shape)
+
+    block = pl.BlockSpec((128, 512), lambda i: (i, 0))
+    return pl.pallas_call(kernel, grid=(4,), in_specs=[block], out_specs=block, out_shape=jax.ShapeDtypeStruct(x.shape, F32))(x)
+
+
 @program(array(1024, 2048), array(2048, 512))
 def pipeline(x, y):
     """A pipeline inside of a kernel, whose copies JAX writes as a loop with indices that it carries."""

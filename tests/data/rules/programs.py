@@ -58,6 +58,10 @@ def product_order(a, b, x):
     return (a @ b) @ x
 
 
+def summed_rows(x, w):
+    return (x @ w).mean(1)
+
+
 def padded_depth(x, w):
     return jnp.pad(x, ((0, 0), (0, 1048))) @ jnp.pad(w, ((0, 1048), (0, 0)))
 
@@ -70,6 +74,7 @@ PROGRAMS = {
     one_hot_dispatch: ("v5e", ((4096, 1024), BF16), ((1024, 8), BF16), ((8, 1024, 2816), BF16), ((8, 2816, 1024), BF16)),
     one_hot_gradient: ("v6e", ((8192,), INT32), ((32000, 1024), BF16), ((1024, 1024), BF16)),
     product_order: ("v6e", ((4096, 4096), BF16), ((4096, 4096), BF16), ((4096, 128), BF16)),
+    summed_rows: ("v5e", ((8, 2048, 4096), BF16), ((4096, 2048), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }
 

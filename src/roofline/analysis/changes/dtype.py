@@ -15,10 +15,10 @@ from ...dtypes import dtype as named
 from ...errors import FormulaError
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
+from ...hlo.lower.products import product_precision
 from ...hlo.price.contractions import unit_at
 from ...hlo.unneeded.fused_biases import bias_kernel
 from ...hlo.unneeded.kernels import Product as Found
-from ...hlo.unneeded.kernels import product_precision
 from ...hlo.unneeded.values import RENAMED, Value, Values
 from ...operation import BYTE_TRANSPOSE, Convolution, Product, Streamed, width
 from ...placement import place_op
@@ -31,7 +31,6 @@ from .state import State
 WEIGHTS = "-weights"
 HALF = 16  # bits of formats whose operands may have either layout
 FLOATS = ("bf16", "fp16", "fp32", "tf32")  # formats that a whole program can be in
-NARROW = 8  # bits of formats that need the contracted dimension last
 BY_ELEMENT, FAR_BELOW = ("gather", "scatter"), 0.6  # categories, and the share of the bandwidth below which it does not bound them
 CUTS = frozenset(("dynamic-slice", "slice"))
 COMPILED = 0.5  # least share of the products compiled by XLA that go to a library in these formats, which needs transposes (a choice)
@@ -70,6 +69,8 @@ def _change_other_kernels(state: State, number: DType) -> int:
         amounts: dict[Resource, float] = {}
         unit = _unit(state, op, number)
         for resource, amount in op.cost.amounts:
+            if resource.unit == "matrix":
+                unit = _rated(state, unit, resource.kind)
             here = matrix(unit) if resource.unit == "matrix" else resource
             amounts[here] = amounts.get(here, 0.0) + float(amount or 0) * (share if resource == HBM else 1)
         operation = op.operation
@@ -141,13 +142,24 @@ def _unit(state: State, op: Op, number: DType) -> str:
     return unit_at(number, review.pricer.platform, product_precision(made)).kind
 
 
+def _rated(state: State, unit: str, before: str) -> str:
+    """The format in which a chip computes: where its matrix unit has no rate for this one, it converts operands to that of before."""
+    chip = state.after_machine
+    if unit == before or not chip.rates_matrix or chip.resolve(matrix(unit)) is not None:
+        return unit
+    note = f"dtype {unit}: {chip.name} has no rate for matmuls in {unit}: computed in {before}"
+    if note not in state.notes:
+        state.notes.append(note)
+    return before
+
+
 def _product(state: State, index: int, op: Op, old: Product, number: str, weights_only: bool, whole: bool) -> bool:
     """Change one product. Returns whether it changes. If the ``whole`` program changes, nothing is converted."""
     right_is_weight = _is_weight(state, op, 1)
     left_is_weight = _is_weight(state, op, 0) and not right_is_weight
     left = old.left if weights_only and not left_is_weight else number
     right = old.right if weights_only and not right_is_weight else number
-    compute = _unit(state, op, wider(named(left), named(right)))
+    compute = _rated(state, _unit(state, op, wider(named(left), named(right))), old.compute)
     out = old.out if named(old.out).bits <= 16 or named(number).bits > 16 else "bf16"
     turned = 0 if named(compute).bits == HALF else old.turned
     new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute, turned=turned)
@@ -233,7 +245,7 @@ def _change_producers(state: State, op: Op, old: Product, new: Product) -> None:
         else:
             maker = None if is_argument else review.values.origin(side, RENAMED | {"get-tuple-element"}).kernel
             _change_result(state, op, maker, elements, before, after)
-        if named(after).bits == NARROW and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
+        if review.pricer.platform == "gpu" and named(after).rate == "fp8" and not _is_last(side.shape, contracted):
             least = 1.0 if made.opcode == "custom-call" else COMPILED
             turned = Streamed(kind=BYTE_TRANSPOSE, elements=elements)
             state.add(op, Cost.of({HBM: elements * 2 * width(after)}), turned, "transpose", least)

@@ -5,7 +5,13 @@ import json
 import os
 import threading
 import warnings
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .roofline_hook_torch_tensors import add_tensors
+else:
+    add_tensors = import_module(f"{__package__}." * bool(__package__) + "roofline_hook_torch_tensors").add_tensors
 
 
 class Profiler:
@@ -47,6 +53,7 @@ class Profiler:
         if path:
             draft = f"{path}.tmp"
             profile.export_chrome_trace(draft)
+            add_tensors(profile, draft)
             os.replace(draft, path)
 
     def watch_others(self, begins: Any, ends: Any) -> None:

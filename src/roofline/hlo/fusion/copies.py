@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
-from ..memory.values import Value, Values, ValuesOf, leaves, paths
+from ..memory.values import Values, ValuesOf
 from ..price.bodies import updated
 from ..price.traffic import in_place_parameters
 from .compiler_model import Names
@@ -57,9 +57,9 @@ def _without_needless_copies(module: HloModule, values: ValuesOf, running: Itera
 
 def _is_needless(values: ValuesOf, number: int, copy: Instruction, time: int) -> bool:
     found = values[number]
-    copied = found.trees[copy.operands[0]]
+    copied = found.array(copy.operands[0])
     before = found.computation[copy.operands[0]].shape
-    if not isinstance(copied, Value) or before.memory_space != copy.shape.memory_space or before.minor_axis != copy.shape.minor_axis:
+    if copied is None or before.memory_space != copy.shape.memory_space or before.minor_axis != copy.shape.minor_axis:
         return False
     carried = copied.leaf is not None and number != values.module.entry  # a parameter: the caller may still need it
     return not carried and copied.last == time and not values.must_stay(number, copied)
@@ -73,8 +73,8 @@ def _needed(values: ValuesOf, number: int) -> list[_Use]:
     for time, index in enumerate(found.order):
         instruction = computation.instructions[index]
         for operand in _written_over(values.module, instruction, in_place):
-            value = found.trees[operand]
-            if isinstance(value, Value) and (value.last > time or values.must_stay(number, value)):
+            value = found.array(operand)
+            if value is not None and (value.last > time or values.must_stay(number, value)):
                 uses.append(_Use(index, operand))
         if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
             uses += _changed(values, number, index)
@@ -98,9 +98,9 @@ def _written_over(module: HloModule, instruction: Instruction, in_place: dict[in
 def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
     """The parts of a loop's operand that the loop changes but that must not change."""
     operand = values.module.computations[number][index].operands[0]
-    tree = values[number].trees[operand]
+    paths = values.module.computations[number][operand].shape.paths
     changed = values.changed(values.module.computations[number][index])
-    parts = [(path, value) for path, value, changes in zip(paths(tree), leaves(tree), changed, strict=False) if changes]
+    parts = [(path, value) for path, value, changes in zip(paths, values[number].leaves[operand], changed, strict=False) if changes]
     # Scalars, such as the initial counter, are not copied: they are written to where the loop needs them.
     arrays = [(path, value) for path, value in parts if value is not None and value.shape.dims]
     firsts = {id(value): path for path, value in reversed(arrays)}  # an array may be two parts of the operand: the second needs a copy
@@ -110,7 +110,9 @@ def _changed(values: ValuesOf, number: int, index: int) -> list[_Use]:
 def _returned(values: ValuesOf, found: Values) -> list[_Use]:
     """The program's results that are its arguments and are not in their memory, or that are an earlier result."""
     root = found.computation.root
-    results = [(path, value) for path, value in zip(paths(found.root), leaves(found.root), strict=True) if value is not None]
+    results = [
+        (path, value) for path, value in zip(found.computation.root_instruction.shape.paths, found.root, strict=True) if value is not None
+    ]
     firsts = {id(value): path for path, value in reversed(results)}
     return [
         _Use(len(found.computation), root, path)

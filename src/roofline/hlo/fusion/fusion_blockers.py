@@ -10,7 +10,8 @@ from typing import Literal
 from msgspec import Struct
 
 from ..ir.module import Computation, HloModule, Instruction
-from ..price.bodies import Path, reads_target
+from ..ir.renaming import Place, source
+from ..price.bodies import reads_target
 from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import results
 from .intermediates import Intermediate, Reader
@@ -293,14 +294,6 @@ def _changes_layout(computation: Computation, side: _Side) -> bool:
     return before is not None and after is not None and (before.minor_to_major, before.tiles) != (after.minor_to_major, after.tiles)
 
 
-def _sources(computation: Computation, instruction: Instruction) -> set[tuple[int, Path]]:
+def _sources(computation: Computation, instruction: Instruction) -> set[Place]:
     """The arrays a kernel reads, followed through instructions that only rename them."""
-    found = set()
-    for operand in instruction.operands:
-        path: Path = ()
-        while computation[operand].operands and computation[operand].opcode in ("bitcast", "reshape", "get-tuple-element"):
-            one = computation[operand]
-            path = (one.integer("index") or 0, *path) if one.opcode == "get-tuple-element" else path
-            operand = one.operands[0]
-        found.add((operand, path))
-    return found
+    return {source(computation, operand, through=("bitcast", "reshape")) for operand in instruction.operands}

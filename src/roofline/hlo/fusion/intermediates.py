@@ -11,9 +11,11 @@ from msgspec import Struct, field
 from ...resource import HBM
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.opcodes import OPCODES
 from ..ir.platforms import Platform
+from ..ir.renaming import RENAMING, Path, Place, trail
 from ..ir.shapes import Shape
-from ..price.bodies import Bodies, Path, updated, updates
+from ..price.bodies import Bodies, updated, updates
 from ..price.demand import needs
 from ..price.index_sets import WHOLE, Region
 from ..price.pricing import even_share
@@ -21,10 +23,8 @@ from ..price.program import Executed
 from ..price.traffic import Traffic, in_place_updates, part_of, results
 from ..price.types import Site
 
-Key = tuple[int, Path]  # an instruction of a computation, and a part of its result
-
-_PASSING = frozenset(("bitcast", "reshape", "transpose", "opt-barrier", "domain", "add-dependency", "set-dimension-size"))
-_SECOND_HALVES = ("-done", "-update")
+_SECOND_HALVES = [opcode for opcode in OPCODES if opcode.endswith(("-done", "-update"))]
+_PASSING = RENAMING.union(("reshape", "transpose", "set-dimension-size"), _SECOND_HALVES)
 _MOST_TRACED = 2**14  # instructions of the largest computation for which dependences between kernels are computed
 _RUNNERS = ("while", "conditional", "call")
 
@@ -96,7 +96,7 @@ class _Flow:
         self.kernels = {places[id(one.site.instruction)]: one for one in kernels}
 
     def intermediates(self) -> Iterator[Intermediate]:
-        uses: dict[Key, dict[int, _Use]] = {}
+        uses: dict[Place, dict[int, _Use]] = {}
         for index, kernel in self.kernels.items():
             for operand, path, region in self._reads(kernel.site):
                 self._add_use(uses, index, operand, path, region)
@@ -135,7 +135,7 @@ class _Flow:
                 if found.written or found.read:
                     yield found
 
-    def _dependences(self, uses: dict[Key, dict[int, _Use]]) -> dict[int, int]:
+    def _dependences(self, uses: dict[Place, dict[int, _Use]]) -> dict[int, int]:
         """For each kernel, the instructions on which the producers of its operands depend: one bit each."""
         if len(self.computation) > _MOST_TRACED:
             return {}
@@ -149,12 +149,12 @@ class _Flow:
                 found[reader] = found.get(reader, 0) | before[index]
         return found
 
-    def _shape(self, key: Key, seen: Shape) -> Shape:
+    def _shape(self, key: Place, seen: Shape) -> Shape:
         """The shape of a value in its producer's result, or ``seen``, that of its use, for an asynchronous pair, whose halves differ."""
         made = part_of(self.computation[key[0]].shape, key[1])
         return made if made.is_array and made.is_bounded and made.bytes == seen.bytes else seen
 
-    def _add_use(self, uses: dict[Key, dict[int, _Use]], reader: int, operand: int, path: Path, region: Region) -> None:
+    def _add_use(self, uses: dict[Place, dict[int, _Use]], reader: int, operand: int, path: Path, region: Region) -> None:
         """Adds to ``uses`` that a kernel reads a region of an operand; of a tuple, all its parts."""
         position = self.computation[reader].operands[operand]
         shape = part_of(self.computation[position].shape, path)
@@ -168,30 +168,23 @@ class _Flow:
             use.operands[operand, path] = None
             use.past_barrier = use.past_barrier or past_barrier
 
-    def _origin(self, index: int, path: Path) -> tuple[Key, bool]:
+    def _origin(self, index: int, path: Path) -> tuple[Place, bool]:
         """Where a value comes from, a kernel or other instruction and the part of its result, and whether a barrier is in between."""
         past_barrier = False
-        while index not in self.kernels:
-            instruction = self.computation[index]
-            if instruction.opcode == "get-tuple-element":
-                path = (instruction.integer("index") or 0, *path)
-                index = instruction.operands[0]
-            elif instruction.opcode == "tuple" and path and path[0] < len(instruction.operands):
-                index, path = instruction.operands[path[0]], path[1:]
-            elif instruction.operands and (instruction.opcode in _PASSING or instruction.opcode.endswith(_SECOND_HALVES)):
-                past_barrier = past_barrier or instruction.opcode == "opt-barrier"
-                index = instruction.operands[0]
-            else:
+        key = index, path
+        for key in trail(self.computation, index, path, _PASSING):
+            if key[0] in self.kernels:
                 break
-        return (index, path), past_barrier
+            past_barrier = past_barrier or self.computation[key[0]].opcode == "opt-barrier"
+        return key, past_barrier
 
-    def _always_in_memory(self) -> Iterator[Key]:
+    def _always_in_memory(self) -> Iterator[Place]:
         """Values that must be in memory whatever reads them: the computation's result, and operands of called computations."""
-        yield from _leaves(self.computation.root, self.computation.root_instruction.shape)
+        yield from [(self.computation.root, path) for path in self.computation.root_instruction.shape.paths]
         for instruction in self.computation:
             if instruction.opcode in _RUNNERS:
                 for operand in instruction.operands:
-                    yield from _leaves(operand, self.computation[operand].shape)
+                    yield from [(operand, path) for path in self.computation[operand].shape.paths]
 
     def _reads(self, site: Site) -> Iterator[tuple[int, Path, Region]]:
         """The operands of a kernel, by position, and the region it needs of each."""
@@ -213,7 +206,7 @@ class _Flow:
         else:
             yield from ((operand, (), region) for operand, region in enumerate(needs(instruction, site.operands, WHOLE)))
 
-    def _written(self, key: Key, shape: Shape) -> int | None:
+    def _written(self, key: Place, shape: Shape) -> int | None:
         """Bytes of main memory that are written for a value; ``None`` if it is in another memory."""
         index, path = key
         instruction = self.computation[index]
@@ -227,7 +220,7 @@ class _Flow:
         traffic = Traffic(self.platform, writes=[(shape, min(elements, shape.elements))])
         return int(traffic.cost(moves_only=False).known(HBM)) or None
 
-    def _bytes(self, key: Key, regions: list[tuple[Shape, Region]]) -> int:
+    def _bytes(self, key: Place, regions: list[tuple[Shape, Region]]) -> int:
         return int(Traffic(self.platform, reads={key: regions}).cost(moves_only=False).known(HBM))
 
 
@@ -239,13 +232,6 @@ def _share(size: int, kernel: Executed) -> int:
 def _most(kernel: Executed) -> int:
     """The most bytes of main memory that a kernel can move: those of its cost. Collectives' local traffic is not in it."""
     return int(kernel.price.cost.known(HBM))
-
-
-def _leaves(index: int, shape: Shape, path: Path = ()) -> Iterator[Key]:
-    if not shape.is_tuple:
-        yield index, path
-    for place, part in enumerate(shape.parts if shape.is_tuple else ()):
-        yield from _leaves(index, part, (*path, place))
 
 
 def _changed(computation: Computation, update: Instruction) -> int:

@@ -23,8 +23,8 @@ class MappedDialect(Struct, frozen=True):
 
     def unread(self, raw: object) -> tuple[tuple[str, object], ...] | None:
         assert isinstance(raw, dict)
-        said = tuple([item for item in raw.items() if item[0] != "metadata"])
-        return None if any(isinstance(value, dict) for _, value in said) else said
+        items = tuple([item for item in raw.items() if item[0] != "metadata"])
+        return None if any(isinstance(value, dict) for _, value in items) else items
 
     def place(self, place: int) -> str:
         return f"{self.unit} {place:,}"

@@ -2,26 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise, product
 
 from msgspec import Struct
 
+from ...ops.convolution import WindowDimension as WindowDimension
 from .malformed import Malformed, excerpt
 
 MAX_DEVICES = 2**22  # replica groups are spelled out one device at a time; no machine is near this
 MAX_AXES = 64
-
-
-class WindowDimension(Struct, frozen=True):
-    """One dimension of a sliding window. Padding may be negative; dilation d puts d - 1 holes between elements."""
-
-    size: int
-    stride: int = 1
-    low: int = 0
-    high: int = 0
-    base_dilation: int = 1
-    window_dilation: int = 1
-    reversed: bool = False
 
 
 Window = tuple[WindowDimension, ...]
@@ -85,7 +74,8 @@ class DeviceGrid(Struct, frozen=True):
         strides = [math.prod(self.reshape[axis + 1 :]) for axis in range(len(self.reshape))]
         devices = [0]
         for axis in order:
-            devices = [base + index * strides[axis] for base in devices for index in range(self.reshape[axis])]
+            steps = [index * strides[axis] for index in range(self.reshape[axis])]
+            devices = [base + step for base, step in product(devices, steps)]
         return tuple(devices)
 
 
@@ -146,8 +136,8 @@ def _mesh_axes(mesh: Mesh) -> tuple[tuple[int, ...], tuple[int, ...]]:
     sizes: list[int] = []
     where: dict[tuple[str, int], int] = {}
     for name, extent in mesh.axes:
-        cuts = sorted({1, extent, *(cut for axis, before, part in mesh.along if axis == name for cut in (before, before * part))})
-        for before, after in pairwise(cuts):
+        parts = [(before, before * part) for axis, before, part in mesh.along if axis == name]
+        for before, after in pairwise(sorted({1, extent, *chain.from_iterable(parts)})):
             if before <= 0 or after % before or after > extent:
                 raise Malformed(f"axis {name!r} of size {extent} cannot be split at {before} and {after}")
             where[name, before] = len(sizes)

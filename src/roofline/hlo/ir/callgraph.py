@@ -1,5 +1,7 @@
 """The call graph: the order in which computations can be priced, callees first."""
 
+from itertools import chain
+
 from ...errors import SourceError
 from .malformed import Malformed
 from .module import Computation, HloModule
@@ -40,8 +42,8 @@ def callees_first(module: HloModule) -> tuple[int, ...]:
 
 def callees(computation: Computation) -> tuple[int, ...]:
     """The computations it calls, each once."""
-    calls = [instruction.calls for instruction in computation.instructions if instruction.calls]
-    return tuple(dict.fromkeys(call.computation for some in calls for call in some))
+    calls = chain.from_iterable([instruction.calls for instruction in computation.instructions if instruction.calls])
+    return tuple(dict.fromkeys(call.computation for call in calls))
 
 
 def in_order(computation: Computation) -> tuple[int, ...]:

@@ -59,7 +59,9 @@ def _ordered(computation: Computation) -> Computation:
     instructions = [computation[index] for index in order]
     return replace(
         computation,
-        instructions=tuple([replace(one, operands=moved(one.operands), control=moved(one.control)) for one in instructions]),
+        instructions=tuple(
+            [replace(instruction, operands=moved(instruction.operands), control=moved(instruction.control)) for instruction in instructions]
+        ),
         root=places[computation.root],
         parameters=moved(computation.parameters),
     )

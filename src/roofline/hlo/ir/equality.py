@@ -11,17 +11,17 @@ NEVER_EQUAL = frozenset(
 _DESCRIPTIVE = ("metadata", "frontend_attributes", "backend_config", "sharding", "origin")  # attributes that do not change the value
 
 
-def is_equal(module: HloModule, one: Instruction, other: Instruction) -> bool:
+def is_equal(module: HloModule, left: Instruction, right: Instruction) -> bool:
     """Whether two instructions compute the same value from the same operands."""
-    if one.opcode != other.opcode or one.shape != other.shape or one.opcode in NEVER_EQUAL:
+    if left.opcode != right.opcode or left.shape != right.shape or left.opcode in NEVER_EQUAL:
         return False
-    if one.opcode == "constant" and (one.literal is None or one.literal != other.literal):
+    if left.opcode == "constant" and (left.literal is None or left.literal != right.literal):
         return False
-    if one.opcode == "custom-call" and one.backend_config_text != other.backend_config_text:
+    if left.opcode == "custom-call" and left.backend_config_text != right.backend_config_text:
         return False
-    if not _have_same_attributes(one, other) or len(one.calls) != len(other.calls):
+    if not _have_same_attributes(left, right) or len(left.calls) != len(right.calls):
         return False
-    return all(_is_equal_body(module, ours.computation, theirs.computation) for ours, theirs in zip(one.calls, other.calls, strict=True))
+    return all(_is_equal_body(module, inner.computation, other.computation) for inner, other in zip(left.calls, right.calls, strict=True))
 
 
 class EqualInstructions:
@@ -42,32 +42,33 @@ class EqualInstructions:
         if first == index or self._is_equal(first, index):
             return first
         others = self._others.setdefault((key, *_attributes(self._computation[index])), [])
-        found = next((one for one in others if self._is_equal(one, index)), index)
-        if found == index:
+        equal = next((candidate for candidate in others if self._is_equal(candidate, index)), index)
+        if equal == index:
             others.append(index)
-        return found
+        return equal
 
-    def _is_equal(self, one: int, other: int) -> bool:
-        return is_equal(self._module, self._computation[one], self._computation[other])
+    def _is_equal(self, left: int, right: int) -> bool:
+        return is_equal(self._module, self._computation[left], self._computation[right])
 
 
-def _have_same_attributes(one: Instruction, other: Instruction) -> bool:
+def _have_same_attributes(left: Instruction, right: Instruction) -> bool:
     """Whether two instructions have the same attributes. Those with the same text do, so most need not be parsed."""
-    text = one.dialect.unread(one.raw)
-    return (text is not None and text == other.dialect.unread(other.raw)) or _attributes(one) == _attributes(other)
+    text = left.dialect.unread(left.raw)
+    return (text is not None and text == right.dialect.unread(right.raw)) or _attributes(left) == _attributes(right)
 
 
 def _attributes(instruction: Instruction) -> list[tuple[str, str]]:
     return [(name, str(instruction.attribute(name))) for name in instruction.attributes if name not in _DESCRIPTIVE]
 
 
-def _is_equal_body(module: HloModule, one: int, other: int) -> bool:
-    if one == other:
+def _is_equal_body(module: HloModule, left: int, right: int) -> bool:
+    if left == right:
         return True
-    ours, theirs = module.computations[one], module.computations[other]
-    if (len(ours), ours.root, ours.parameters) != (len(theirs), theirs.root, theirs.parameters):
+    body, other = module.computations[left], module.computations[right]
+    if (len(body), body.root, body.parameters) != (len(other), other.root, other.parameters):
         return False
     return all(
-        mine.operands == yours.operands and (mine.opcode == yours.opcode == "parameter" or is_equal(module, mine, yours))
-        for mine, yours in zip(ours.instructions, theirs.instructions, strict=True)
+        instruction.operands == counterpart.operands
+        and (instruction.opcode == counterpart.opcode == "parameter" or is_equal(module, instruction, counterpart))
+        for instruction, counterpart in zip(body.instructions, other.instructions, strict=True)
     )

@@ -5,6 +5,7 @@ removed ones.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from msgspec import Struct
@@ -78,37 +79,38 @@ def repeated_layers(computation: Computation, period: int, is_alike: Alike) -> L
         start -= 1
     while end + period < len(instructions) and is_alike(instructions, end, period):
         end += 1
-    found = LayerRun(start, period, (end - start) // period + 1)
-    return found if found.count > 2 * KEPT and _is_closed(computation, found) else None
+    layers = LayerRun(start, period, (end - start) // period + 1)
+    return layers if layers.count > 2 * KEPT and _is_closed(computation, layers) else None
 
 
 def _shared(instructions: Sequence[Instruction], middle: int, period: int) -> int:
     """The index after the last value that two neighbouring layers both read."""
     one_layer = range(middle, middle + period)
-    same = [operand for index in one_layer for operand in instructions[index].operands if operand in instructions[index + period].operands]
-    return max(same, default=-1) + 1
+    same = [set(instructions[index].operands).intersection(instructions[index + period].operands) for index in one_layer]
+    return max(chain.from_iterable(same), default=-1) + 1
 
 
 def takes_the_same(instructions: Sequence[Instruction], index: int, period: int) -> bool:
     """Whether an instruction is of the same kind as the one a layer later, and takes the values of its own layer."""
-    one, other = instructions[index], instructions[index + period]
-    if one.opcode != other.opcode or one.shape is not other.shape or len(one.operands) != len(other.operands):
+    instruction, other = instructions[index], instructions[index + period]
+    if instruction.opcode != other.opcode or instruction.shape is not other.shape or len(instruction.operands) != len(other.operands):
         return False
-    for mine, theirs in zip(one.operands, other.operands, strict=True):
-        if mine + period != theirs and (mine != theirs or instructions[mine].opcode not in _FAR):
+    for operand, counterpart in zip(instruction.operands, other.operands, strict=True):
+        if operand + period != counterpart and (operand != counterpart or instructions[operand].opcode not in _FAR):
             return False
-        if index - mine > REACH * period and instructions[mine].opcode not in _FAR:
+        if index - operand > REACH * period and instructions[operand].opcode not in _FAR:
             return False
-    return not one.control
+    return not instruction.control
 
 
 def _is_closed(computation: Computation, layers: LayerRun) -> bool:
     """Whether the instructions after the layers read only the last few layers or what precedes them all, without control dependencies."""
     start, last = layers.start, layers.start + layers.count * layers.period
     after = computation.instructions[last:]
-    used = [operand for one in after for operand in one.operands if start <= operand < last - REACH * layers.period]
+    operands = chain.from_iterable([instruction.operands for instruction in after])
+    used = [operand for operand in operands if start <= operand < last - REACH * layers.period]
     is_apart = max(computation.parameters, default=-1) < start and computation.root >= last
-    return is_apart and not used and not any(one.control for one in after)
+    return is_apart and not used and not any(instruction.control for instruction in after)
 
 
 def shortened(computation: Computation, layers: LayerRun) -> Computation:
@@ -116,26 +118,26 @@ def shortened(computation: Computation, layers: LayerRun) -> Computation:
     gap = layers.left_out
     cut = layers.start + MIDDLE[0] * layers.period
     after = [
-        replace(one, operands=tuple([layers.moved(operand, -gap) for operand in one.operands]))
-        for one in computation.instructions[cut + gap :]
+        replace(instruction, operands=tuple([layers.moved(operand, -gap) for operand in instruction.operands]))
+        for instruction in computation.instructions[cut + gap :]
     ]
     return replace(computation, instructions=(*computation.instructions[:cut], *after), root=computation.root - gap)
 
 
 def lengthened(
-    found: Iterable[Found], layers: LayerRun, layer: Callable[[Found], int], moved: Callable[[Found, int], Found]
+    results: Iterable[Found], layers: LayerRun, layer: Callable[[Found], int], moved: Callable[[Found, int], Found]
 ) -> list[Found]:
     """The results found in a shortened program, for all layers: those of the first middle layer are copied for each removed layer.
 
     ``layer`` gives the layer of a result, and ``moved`` a copy of it some instructions later.
     """
-    done: list[Found] = []
-    for one in found:
-        number = layer(one)
+    copies: list[Found] = []
+    for result in results:
+        number = layer(result)
         if number < MIDDLE[0]:
-            done.append(one)
+            copies.append(result)
         elif number > MIDDLE[0]:
-            done.append(moved(one, layers.left_out))
+            copies.append(moved(result, layers.left_out))
         else:
-            done += [moved(one, distance) for distance in range(0, layers.left_out + 1, layers.period)]
-    return done
+            copies += [moved(result, distance) for distance in range(0, layers.left_out + 1, layers.period)]
+    return copies

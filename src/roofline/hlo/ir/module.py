@@ -7,6 +7,7 @@ costs little more than its own bytes. Operands, roots and called computations ar
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import Any, Protocol
 
 from msgspec import Struct, field
@@ -283,7 +284,7 @@ MAX_NESTING = 200  # calls within calls; programs are walked by recursion
 def _check_calls(computations: tuple[Computation, ...]) -> None:
     """Refuses computations that call themselves, directly or not, and calls nested beyond reason."""
     called = [
-        tuple({call.computation for instruction in computation.instructions if instruction.calls for call in instruction.calls})
+        tuple({call.computation for call in chain.from_iterable([instruction.calls for instruction in computation.instructions])})
         for computation in computations
     ]
     depth: dict[int, int] = {}
@@ -334,10 +335,15 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     def _numbers(self) -> dict[str, int]:
         return {computation.name: number for number, computation in enumerate(self.computations)}
 
+    @property
+    def instructions(self) -> Iterator[Instruction]:
+        """The instructions of all its computations."""
+        return chain.from_iterable(self.computations)
+
     @cached_property
     def opcodes(self) -> frozenset[str]:
         """The opcodes of all its instructions."""
-        return frozenset([one.opcode for computation in self.computations for one in computation.instructions])
+        return frozenset([instruction.opcode for instruction in self.instructions])
 
     @cached_property
     def callers(self) -> Mapping[int, Sequence[tuple[int, Instruction]]]:

@@ -6,7 +6,7 @@ primitive last.
 
 import re
 from functools import lru_cache
-from itertools import groupby
+from itertools import chain, groupby
 
 # Segments that say how a program is built, not what it is.
 _NOISE = re.compile(
@@ -38,7 +38,7 @@ def scope(op_name: str) -> str:
 @lru_cache(maxsize=10_000)
 def _scope(outer: str) -> str:
     """The scopes in the part of a name before the primitive, which many instructions share."""
-    parts = [part for segment in _segments(outer) for part in _segments(_unwrapped(segment))]
+    parts = chain.from_iterable([_segments(_unwrapped(segment)) for segment in _segments(outer)])
     # An einsum's own scope is its equation. The backward pass of a rematerialised scope names it twice: transpose(jvp(layer0))/jvp(layer0).
     kept = [part for part, _ in groupby(part for part in parts if part and not _NOISE.fullmatch(part) and "->" not in part)]
     return _EMPTY.sub("/", "/".join(kept))
@@ -66,15 +66,15 @@ def is_in_loop(op_name: str) -> bool:
 
 def _segments(name: str) -> list[str]:
     """The parts between slashes that no parenthesis encloses."""
-    found: list[str] = []
+    segments: list[str] = []
     depth = 0  # open parentheses in the last segment so far
     for piece in name.split("/"):
         if depth > 0:
-            found[-1] += f"/{piece}"
+            segments[-1] += f"/{piece}"
         else:
-            found.append(piece)
+            segments.append(piece)
         depth += piece.count("(") - piece.count(")")
-    return found
+    return segments
 
 
 def _unwrapped(segment: str) -> str:

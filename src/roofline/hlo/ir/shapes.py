@@ -8,6 +8,7 @@
 import math
 import re
 from functools import cached_property
+from itertools import accumulate, chain
 
 from msgspec import Struct
 
@@ -93,10 +94,10 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
     @property
     def number(self) -> DType:
         """The number format of an array's elements."""
-        found = NUMBERS.get(self.dtype)
-        if found is None:
+        number = NUMBERS.get(self.dtype)
+        if number is None:
             raise FormulaError(f"a {self.dtype} has no number format")
-        return found
+        return number
 
     @cached_property
     def is_bounded(self) -> bool:
@@ -163,8 +164,30 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
     @cached_property
     def leaves(self) -> tuple["Shape", ...]:
         """The arrays of a tuple however nested; an array is its own only leaf."""
-        inner = tuple([leaf for part in self.parts for leaf in part.leaves])
+        inner = tuple(chain.from_iterable([part.leaves for part in self.parts]))
         return inner if self.is_tuple else (self, *inner)
+
+    @cached_property
+    def paths(self) -> tuple[tuple[int, ...], ...]:
+        """Where its leaves are: the number of a part, of a part of it, and so on."""
+        paths: list[tuple[int, ...]] = [] if self.is_tuple else [()]
+        for place, part in enumerate(self.parts):
+            paths += [(place, *path) for path in part.paths]
+        return tuple(paths)
+
+    @cached_property
+    def _starts(self) -> tuple[int, ...]:
+        """The number of the first leaf of each part."""
+        return tuple(accumulate([len(part.leaves) for part in self.parts], initial=0 if self.is_tuple else 1))
+
+    def leaf_range(self, path: tuple[int, ...]) -> range:
+        """The numbers of the leaves of a part; none if there is no such part."""
+        start, shape = 0, self
+        for place in path:
+            if place >= len(shape.parts):
+                return range(0)
+            start, shape = start + shape._starts[place], shape.parts[place]
+        return range(start, start + len(shape.leaves))
 
     def __str__(self) -> str:
         if self.is_tuple:
@@ -172,8 +195,13 @@ class Shape(Struct, frozen=True, dict=True, cache_hash=True):  # dict: for its c
         if self.dtype == "buffer":
             return f"b({', '.join(map(str, self.parts))})"
         dynamic = self.dynamic or (False,) * len(self.dims)
-        sizes = ("?" if dim == UNBOUNDED else f"<={dim}" if moves else str(dim) for dim, moves in zip(self.dims, dynamic, strict=True))
-        return f"{self.dtype}[{','.join(sizes)}]{self.layout or ''}"
+        return f"{self.dtype}[{','.join(map(_size, self.dims, dynamic))}]{self.layout or ''}"
+
+
+def _size(dim: int, moves: bool) -> str:
+    if dim == UNBOUNDED:
+        return "?"
+    return f"<={dim}" if moves else str(dim)
 
 
 def _joined(numbers: tuple[int, ...]) -> str:
@@ -194,10 +222,10 @@ _GROUP = re.compile(r"\(([^()]*)\)")
 
 def parse_shape(text: str, known: dict[str, Shape]) -> Shape:
     """A shape from its spelling; ``known`` caches the shapes by their spelling, so that equal ones are one object."""
-    found = known.get(text)
-    if found is None:
-        found = known[text] = _parse(text, known)
-    return found
+    shape = known.get(text)
+    if shape is None:
+        shape = known[text] = _parse(text, known)
+    return shape
 
 
 def _parse(text: str, known: dict[str, Shape]) -> Shape:

@@ -4,6 +4,8 @@ An allocation is one piece of memory: an argument, a result (both, where the arg
 arrays. For a heap the compiler recorded the order in which arrays were allocated and freed.
 """
 
+from operator import itemgetter
+
 from msgspec import Struct
 
 from ..ir.module import HloModule, Instruction
@@ -48,17 +50,19 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
     buffers, allocations, traces = unpack(_ASSIGNMENT, data)
     arrays = {identity: Array(size, name, path, number) for identity, size, (name, path, number) in buffers}
     # A TPU's traces number allocations otherwise: an array tells which one a trace is of.
-    homes = {array: index for index, *_, assigned, _, _ in allocations for array, _, _ in assigned}
+    homes: dict[int, int] = {}
+    for index, *_, assigned, _, _ in allocations:
+        homes |= {array: index for array, _, _ in assigned}
     peaks = {homes.get(events[0][1] if events else -1, index): _at_peak(events, arrays) for events, index in traces}
-    found = []
+    pieces = []
     for index, size, on_stack, is_argument, is_result, space, assigned, is_tuple, is_constant in allocations:
         if on_stack:
             continue
         if index in peaks and not (is_argument or is_result):
-            held = peaks[index]
+            live = peaks[index]
         else:
-            largest = max(assigned, key=lambda one: one[2], default=None)
-            held = (arrays[largest[0]],) if largest is not None and largest[0] in arrays else ()
+            largest = max(assigned, key=itemgetter(2), default=None)
+            live = (arrays[largest[0]],) if largest is not None and largest[0] in arrays else ()
         allocation = Allocation(
             bytes=size,
             is_argument=bool(is_argument),
@@ -67,10 +71,10 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
             is_tuple=bool(is_tuple),
             memory_space=space,
             is_traced=bool(is_argument or is_result or index in peaks or len(assigned) < 2),
-            arrays=held,
+            arrays=live,
         )
-        found.append(allocation)
-    return tuple(found)
+        pieces.append(allocation)
+    return tuple(pieces)
 
 
 def _at_peak(events: tuple[tuple[int, int, int], ...], arrays: dict[int, Array]) -> tuple[Array, ...]:
@@ -117,9 +121,12 @@ class Instructions:
     def find(self, array: Array) -> Instruction | None:
         """The instruction that makes an array."""
         if array.name:
-            found = self._module.find(array.name)
-            return found[1] if found else None
+            place = self._module.find(array.name)
+            return place[1] if place else None
         if self._numbers is None:
-            every = [one for computation in self._module for one in computation]
-            self._numbers = {unpack(_ID, one.raw)[0]: one for one in every if isinstance(one.raw, bytes)}
+            self._numbers = {
+                unpack(_ID, instruction.raw)[0]: instruction
+                for instruction in self._module.instructions
+                if isinstance(instruction.raw, bytes)
+            }
         return self._numbers.get(array.number)

@@ -17,24 +17,24 @@ LISTED = 3
 
 def large_constants_note(module: HloModule) -> str:
     """A note on the large constants of a program; empty if it has none."""
-    found = {one.name: one for computation in module for one in computation if _is_large(one) and _is_data(one.raw)}
-    largest = sorted(found.values(), key=lambda one: -one.shape.bytes)
-    whole = sum(one.shape.bytes for one in largest)
+    constants = {constant.name: constant for constant in module.instructions if _is_large(constant) and _is_data(constant.raw)}
+    largest = sorted(constants.values(), key=lambda constant: -constant.shape.bytes)
+    whole = sum(constant.shape.bytes for constant in largest)
     if whole < LEAST:
         return ""
-    shapes = ", ".join(_words(one) for one in largest[:LISTED]) + (", …" if len(largest) > LISTED else "")
+    shapes = ", ".join(_words(constant) for constant in largest[:LISTED]) + (", …" if len(largest) > LISTED else "")
     return (
         f"{module.name} has {show(float(whole), 'B', 3)} of constants ({shapes}): pass arrays as arguments instead of closing over them, "
         "so that they are not compiled into the program, and into each profile of it"
     )
 
 
-def _words(one: Instruction) -> str:
-    return f"{one.shape.number.name}[{','.join(map(str, one.shape.dims))}]"
+def _words(constant: Instruction) -> str:
+    return f"{constant.shape.number.name}[{','.join(map(str, constant.shape.dims))}]"
 
 
-def _is_large(one: Instruction) -> bool:
-    return one.opcode == "constant" and one.shape.bytes >= LEAST_EACH and not one.metadata.op_name
+def _is_large(instruction: Instruction) -> bool:
+    return instruction.opcode == "constant" and instruction.shape.bytes >= LEAST_EACH and not instruction.metadata.op_name
 
 
 def _is_data(raw: object) -> bool:

@@ -6,7 +6,7 @@ loop, branch or call are live in addition to those around it.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct, field
 
@@ -19,7 +19,7 @@ from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import in_place_parameters
 from .aliasing import stated_aliases
 from .scoped import scoped_bytes
-from .values import Value, Values, ValuesOf, leaves, paths
+from .values import Value, Values, ValuesOf
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
@@ -33,7 +33,7 @@ class Live(Struct, frozen=True):
     value: Value
 
 
-class Held(Struct, frozen=True):
+class LivePeak(Struct, frozen=True):
     """The arrays that a computation allocates itself, at their peak.
 
     ``scoped`` are bytes that the instruction that runs then, ``at``, uses besides. ``unused`` are the arrays of its parameters, by number,
@@ -47,7 +47,7 @@ class Held(Struct, frozen=True):
     at: Instruction | None = None
 
 
-NOTHING_HELD = Held(0, ())
+NOTHING = LivePeak(0, ())
 
 
 class _Slot(Struct, eq=False):
@@ -74,15 +74,15 @@ class _Slot(Struct, eq=False):
 
     def fits(self, before: Value | None, value: Value) -> bool:
         """Whether its arrays, and ``value`` after them, can all use the memory of the parameter ``before``."""
-        return before is None or self.over is before or before.last < (self.start if self.values else value.made)
+        return before is None or self.over is before or before.last < (self.start if self.values else value.first)
 
     @property
     def start(self) -> int:
-        return self.values[0].made
+        return self.values[0].first
 
     def occupant(self, time: int) -> Value | None:
         """The array in it at a time."""
-        return next((value for value in reversed(self.values) if value.made <= time <= value.last), None)
+        return next((value for value in reversed(self.values) if value.first <= time <= value.last), None)
 
 
 class Liveness:
@@ -91,133 +91,132 @@ class Liveness:
     def __init__(self, module: HloModule, platform: Platform, spaces: frozenset[int] = frozenset()) -> None:
         self.module = module
         self.values = ValuesOf(module, platform, spaces)
-        places = {path: place for place, path in enumerate(paths(self.values[module.entry].root))}
+        places = {path: place for place, path in enumerate(module.entry_computation.root_instruction.shape.paths)}
         self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
-        self._held: dict[tuple[int, str, frozenset[int]], Held] = {}
+        self._peaks: dict[tuple[int, str, frozenset[int]], LivePeak] = {}
         self._over: dict[int, frozenset[int]] = {}
         self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the contents of a fused body, which layers repeat
 
-    def held(self, number: int, role: str = "call", lent: frozenset[int] = frozenset()) -> Held:
+    def peak(self, number: int, role: str = "call", lent: frozenset[int] = frozenset()) -> LivePeak:
         """The peak of a computation's arrays, without its parameters and its result; ``role`` is ``body`` in a loop.
 
         ``lent`` are the arrays that a loop carries in temporary memory, which others use in the body after the last use of such an array
         and before its next value is made.
         """
         key = (number, "body" if role == "body" else "call", lent)
-        if key not in self._held:
-            self._held[key] = self._simulate(*key)
-        return self._held[key]
+        if key not in self._peaks:
+            self._peaks[key] = self._simulate(*key)
+        return self._peaks[key]
 
     def kept_results(self) -> list[Value]:
         """The program's results, except those in the memory of a donated argument."""
-        results = leaves(self.values[self.module.entry].root)
+        results = self.values[self.module.entry].root
         return [value for place, value in enumerate(results) if value is not None and place not in self._donated]
 
     def constants(self) -> list[tuple[Instruction, int]]:
         """The constants of the computations that run, and their bytes."""
-        found = []
+        constants = []
         for values in self.values.walked():
-            for value in values.made:
+            for value in values.arrays:
                 if values.computation[value.index].opcode == "constant":
-                    found.append((values.computation[value.index], value.bytes))
-        return found
+                    constants.append((values.computation[value.index], value.bytes))
+        return constants
 
-    def _simulate(self, number: int, role: str, lent: frozenset[int]) -> Held:
+    def _simulate(self, number: int, role: str, lent: frozenset[int]) -> LivePeak:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
-        found = self.values[number]
-        slots, slot_of = self._slots(found, number, role)
-        if number == self.module.entry and self.values.platform != "tpu":  # libtpu 0.0.42 did, 0.0.51 does not
+        values = self.values[number]
+        slots, slot_of = self._slots(values, number, role)
+        if number == self.module.entry and (self.values.platform != "tpu" or _reuses_results(self.module)):
             _place_in_results(slots)
-        length, instructions = len(found.order), found.computation.instructions
+        length, instructions = len(values.order), values.computation.instructions
         change = [0] * (length + 2)
         for slot in slots:
             if not slot.is_free:
                 change[slot.start] += slot.bytes
                 change[slot.end + 1] -= slot.bytes
-        gaps = _gaps(found, slot_of, lent, length)
+        gaps = _gaps(values, slot_of, lent, length)
         for before, start, end in gaps:
             change[start] -= before.bytes
             change[end] += before.bytes
-        most, peak, now, inner, own = 0, -1, 0, NOTHING_HELD, 0
+        most, peak, now, inner, own = 0, -1, 0, NOTHING, 0
         for time in range(length):
             now += change[time]
-            instruction = instructions[found.order[time]]
-            called = self._called(found, instruction, slot_of, lent) if instruction.calls else NOTHING_HELD
+            instruction = instructions[values.order[time]]
+            called = self._called(values, instruction, slot_of, lent) if instruction.calls else NOTHING
             scoped = scoped_bytes(instruction, self.values.spaces)
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
-        at = instructions[found.order[peak]]
-        unused = {id(value) for place, value in enumerate(_passed(found, at) if inner.unused else ()) if place in inner.unused}
+        at = instructions[values.order[peak]]
+        unused = {id(value) for place, value in enumerate(values.leaves[at.operands[0]] if inner.unused else ()) if place in inner.unused}
         live = [
             Live(number, value)
             for slot in slots
             if not slot.is_free and (value := slot.occupant(peak)) is not None and id(value) not in unused
         ]
         unused |= {id(before) for before, start, end in gaps if start <= peak < end}
-        return Held(
+        return LivePeak(
             bytes=most,
             live=(*live, *inner.live),
-            unused=frozenset(place for place in lent if id(found.parameters[place]) in unused),
+            unused=frozenset(place for place in lent if id(values.parameters[place]) in unused),
             scoped=own + inner.scoped,
             at=inner.at or at,
         )
 
-    def _called(self, found: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> Held:
+    def _called(self, values: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> LivePeak:
         """The largest peak of the computations that an instruction calls."""
         if instruction.opcode not in ("while", "conditional", "call", "async-start"):
-            return NOTHING_HELD
+            return NOTHING
         passed = frozenset[int]()
         if instruction.opcode == "while" and instruction.called("body") and self.values.platform == "tpu":
-            own = {id(found.parameters[place]) for place in lent}
+            own = {id(values.parameters[place]) for place in lent}
             body = self.values[instruction.called("body")[0]].parameters
-            carried = enumerate(zip(_passed(found, instruction), body, strict=False))
+            carried = enumerate(zip(values.leaves[instruction.operands[0]], body, strict=False))
             passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(value, slot_of, own))
-        called = [self.held(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
-        return max(called, key=lambda held: held.bytes)
+        called = [self.peak(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
+        return max(called, key=lambda peak: peak.bytes)
 
-    def _slots(self, found: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
+    def _slots(self, values: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
         """The pieces of memory that the arrays of a computation take, in the order in which they are made, and that of each array."""
-        results = {id(value): place for place, value in enumerate(leaves(found.root)) if value is not None}
+        results = {id(value): place for place, value in enumerate(values.root) if value is not None}
         slots: dict[int, _Slot] = {}
-        made: list[_Slot] = []
+        pieces: list[_Slot] = []
         gone: set[int] = set()
-        instructions = found.computation.instructions
-        for value in found.made:
+        instructions = values.computation.instructions
+        for value in values.arrays:
             instruction = instructions[value.index]
             if instruction.opcode == "constant":
                 continue  # part of the program
-            taken = self._taken_over(found, number, instruction, value, gone)
+            taken = self._taken_over(values, number, instruction, value, gone)
             slot = (slots.get(id(taken)) if taken is not None else None) or _Slot(taken)
             if instruction.opcode == "all-reduce" and self.values.platform == "tpu" and not _is_own(instruction, slot):
                 slot = _Slot()
             if id(value) in results:
                 # A result is written to the caller's memory, if an argument that is there is no longer needed.
-                before = self._replaced(found, number, role, results[id(value)])
-                fits = [one for one in (slot, _Slot()) if one.fits(before, value)]
+                before = self._replaced(values, number, role, results[id(value)])
+                fits = [piece for piece in (slot, _Slot()) if piece.fits(before, value)]
                 slot = fits[0] if fits else slot
                 slot.is_free, slot.before = bool(fits), before
             if not slot.values:
-                made.append(slot)
+                pieces.append(slot)
             slot.add(value)
             slots[id(value)] = slot
-        return made, slots
+        return pieces, slots
 
-    def _replaced(self, found: Values, number: int, role: str, place: int) -> Value | None:
+    def _replaced(self, values: Values, number: int, role: str, place: int) -> Value | None:
         """The parameter whose memory a result takes over: in a loop the value before it, in the program a donated argument."""
         if role == "body":
-            return found.parameters[place] if place < len(found.parameters) else None
+            return values.parameters[place] if place < len(values.parameters) else None
         leaf = self._donated.get(place) if number == self.module.entry else None
-        return None if leaf is None else found.parameters[leaf]
+        return None if leaf is None else values.parameters[leaf]
 
-    def _taken_over(self, found: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
+    def _taken_over(self, values: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
         """The operand that a result is written over, because its instruction is the last use; ``gone`` are operands already taken."""
         stated = stated_aliases(instruction) if self.values.platform == "tpu" else None
         if stated is not None:
-            return self._stated(found, instruction, value, stated)
-        for operand in self._candidates(found, instruction):
-            tree = found.trees[operand]
-            for old in (tree,) if isinstance(tree, Value) else leaves(tree):  # nearly all are one array
-                if old is None or not old.last == value.made > old.made or id(old) in gone or not _alike(old, value):
+            return self._stated(values, instruction, value, stated)
+        for operand in self._candidates(values, instruction):
+            for old in values.leaves[operand]:
+                if old is None or not old.last == value.first > old.first or id(old) in gone or not _alike(old, value):
                     continue
                 if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
                     gone.add(id(old))
@@ -225,16 +224,16 @@ class Liveness:
         return None
 
     @staticmethod
-    def _stated(found: Values, instruction: Instruction, value: Value, stated: Mapping[int, int]) -> Value | None:
+    def _stated(values: Values, instruction: Instruction, value: Value, stated: Mapping[int, int]) -> Value | None:
         """The operand that the compiler says a result is written over."""
         if not stated:
             return None
-        number = next((place for place, leaf in enumerate(leaves(found.trees[value.index])) if leaf is value), None)
+        number = next((place for place, leaf in enumerate(values.leaves[value.index]) if leaf is value), None)
         operand = None if number is None else stated.get(number)
-        old = None if operand is None else found.trees[instruction.operands[operand]]
-        return old if isinstance(old, Value) and old.bytes == value.bytes else None
+        old = None if operand is None else values.array(instruction.operands[operand])
+        return old if old is not None and old.bytes == value.bytes else None
 
-    def _candidates(self, found: Values, instruction: Instruction) -> Sequence[int]:
+    def _candidates(self, values: Values, instruction: Instruction) -> Sequence[int]:
         """The operands that an instruction may write its result over."""
         opcode = instruction.opcode
         if opcode in _ELEMENTWISE:
@@ -245,14 +244,14 @@ class Liveness:
             return ()
         number = instruction.calls[0].computation
         body, over = self.module.computations[number], self._written_over(number)
-        each = zip(instruction.operands, body.parameters, strict=False)
-        return [operand for operand, parameter in each if parameter in over and not found.computation[operand].shape.is_tuple]
+        pairs = zip(instruction.operands, body.parameters, strict=False)
+        return [operand for operand, parameter in pairs if parameter in over and not values.computation[operand].shape.is_tuple]
 
     def _written_over(self, number: int) -> frozenset[int]:
         """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""
         if number not in self._over:
             body = self.module.computations[number]
-            form = (body.root, body.parameters, *[(one.opcode, one.operands) for one in body.instructions])
+            form = (body.root, body.parameters, *[(instruction.opcode, instruction.operands) for instruction in body.instructions])
             if form not in self._elementwise:
                 self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
             self._over[number] = self._elementwise[form]
@@ -292,11 +291,6 @@ def _elementwise_parameters(body: Computation) -> list[int]:
     return [parameter for bit, parameter in enumerate(body.parameters) if reached[body.root] & ~other & (1 << bit)]
 
 
-def _passed(found: Values, loop: Instruction) -> Iterator[Value | None]:
-    """The arrays that a loop starts with."""
-    return leaves(found.trees[loop.operands[0]])
-
-
 def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> bool:
     """Whether an array is in temporary memory: of its computation, or ``own``, lent by the caller."""
     slot = slot_of.get(id(value))
@@ -306,12 +300,12 @@ def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> 
     return True
 
 
-def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
+def _gaps(values: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
     """The arrays that a loop carries in temporary memory: from when to when this has neither their old value nor the next one."""
-    after = list(leaves(found.root))
+    after = values.root
     gaps = []
     for place in lent:
-        before, result = found.parameters[place], after[place] if place < len(after) else None
+        before, result = values.parameters[place], after[place] if place < len(after) else None
         if before is None or result is before or (result is not None and id(result) not in slot_of):
             continue
         slot = None if result is None else slot_of[id(result)]
@@ -320,6 +314,15 @@ def _gaps(found: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], len
             if before.last + 1 < end:
                 gaps.append((before, before.last + 1, end))
     return gaps
+
+
+def _reuses_results(module: HloModule) -> bool:
+    """Whether the TPU compiler placed temporary arrays in the memory of results.
+
+    libtpu 0.0.42 does, 0.0.51 does not, and only 0.0.51 writes a ``buffering_level`` for each op with windows.
+    """
+    configs = [one.backend_config_text for computation in module for one in computation if "window_config" in one.backend_config_text]
+    return bool(configs) and not any("buffering_level" in config for config in configs)
 
 
 def _place_in_results(slots: list[_Slot]) -> None:

@@ -15,17 +15,17 @@ from .assignment import Allocation, Instructions, read_assignment
 from .buffers import buffer_of, largest_buffers
 from .liveness import Liveness
 from .spaces import memory_spaces
-from .values import Value, leaves
+from .values import Value
 
 ASSIGNED, SCHEDULED = "buffer assignment", "liveness over the schedule"
 
 
 def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
     """The peak memory of a program on one device; ``None`` if a dimension has no bound."""
-    if not all(one.shape.is_bounded for computation in module for one in computation):
+    if not all(instruction.shape.is_bounded for instruction in module.instructions):
         return None
     allocations = _allocations(module)
-    main = [one for one in allocations if level_of_space(one.memory_space, platform, "write") == HBM]
+    main = [allocation for allocation in allocations if level_of_space(allocation.memory_space, platform, "write") == HBM]
     peak = _assigned(module, platform, main) if main else _by_liveness(module, platform)
     return replace(peak, spaces=memory_spaces(module, platform, allocations))
 
@@ -43,29 +43,39 @@ def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Alloc
     instructions = Instructions(module)
     buffers: list[LiveBuffer] = []
     untraced = 0
-    for one in allocations:
-        if not one.is_traced:
-            untraced += one.bytes
+    for allocation in allocations:
+        if not allocation.is_traced:
+            untraced += allocation.bytes
             continue
-        kind = "argument" if one.is_argument else "output" if one.is_result else "constant" if one.is_constant else "temporary"
-        sizes = [min(array.bytes, one.bytes) if kind == "temporary" else one.bytes for array in one.arrays]
-        for array, size in zip(one.arrays, sizes, strict=True):
+        kind = _kind(allocation)
+        sizes = [min(array.bytes, allocation.bytes) if kind == "temporary" else allocation.bytes for array in allocation.arrays]
+        for array, size in zip(allocation.arrays, sizes, strict=True):
             maker = instructions.find(array)
             buffers.append(buffer_of(kind, maker, None if maker is None else part_of(maker.shape, array.path), size))
-        buffers.append(LiveBuffer(kind="unused", bytes=one.bytes - sum(sizes)))
+        buffers.append(LiveBuffer(kind="unused", bytes=allocation.bytes - sum(sizes)))
     if untraced:
         live = _temporaries(module, Liveness(module, platform))
-        buffers += [*live, LiveBuffer(kind="unused", bytes=max(untraced - sum(one.bytes for one in live), 0))]
+        buffers += [*live, LiveBuffer(kind="unused", bytes=max(untraced - sum(buffer.bytes for buffer in live), 0))]
     return _memory(
         module,
         ASSIGNED,
         buffers,
-        arguments=sum(one.bytes for one in allocations if one.is_argument),
-        outputs=sum(one.bytes for one in allocations if one.is_result),
-        donated=sum(one.bytes for one in allocations if one.is_result and one.is_argument),
-        constants=sum(one.bytes for one in allocations if one.is_constant),
-        temporaries=sum(one.bytes for one in allocations if not (one.is_argument or one.is_result or one.is_constant)),
+        arguments=sum(allocation.bytes for allocation in allocations if allocation.is_argument),
+        outputs=sum(allocation.bytes for allocation in allocations if allocation.is_result),
+        donated=sum(allocation.bytes for allocation in allocations if allocation.is_result and allocation.is_argument),
+        constants=sum(allocation.bytes for allocation in allocations if allocation.is_constant),
+        temporaries=sum(
+            allocation.bytes for allocation in allocations if not (allocation.is_argument or allocation.is_result or allocation.is_constant)
+        ),
     )
+
+
+def _kind(allocation: Allocation) -> str:
+    if allocation.is_argument:
+        return "argument"
+    if allocation.is_result:
+        return "output"
+    return "constant" if allocation.is_constant else "temporary"
 
 
 def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
@@ -80,9 +90,9 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     arguments = [value for value in values.parameters if value is not None]
     donated = sum(value.bytes for leaf in liveness.values.donated if (value := values.parameters[leaf]) is not None)
     kept = liveness.kept_results()
-    results = [value for value in leaves(values.root) if value is not None]
-    constants = [buffer_of("constant", one, one.shape, size) for one, size in liveness.constants()]
-    held = liveness.held(module.entry)
+    results = [value for value in values.root if value is not None]
+    constants = [buffer_of("constant", constant, constant.shape, size) for constant, size in liveness.constants()]
+    peak = liveness.peak(module.entry)
     return _memory(
         module,
         SCHEDULED if module.is_scheduled else IN_PROGRAM_ORDER,
@@ -95,15 +105,15 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
         arguments=sum(value.bytes for value in arguments),
         outputs=sum(value.bytes for value in results),
         donated=donated,
-        constants=sum(one.bytes for one in constants),
-        temporaries=held.bytes,
+        constants=sum(constant.bytes for constant in constants),
+        temporaries=peak.bytes,
     )
 
 
 def _temporaries(module: HloModule, liveness: Liveness) -> list[LiveBuffer]:
     """The temporary arrays that are live at the peak."""
-    held = [(module.computations[one.computation][one.value.index], one.value) for one in liveness.held(module.entry).live]
-    return [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in held]
+    makers = [(module.computations[live.computation][live.value.index], live.value) for live in liveness.peak(module.entry).live]
+    return [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in makers]
 
 
 def _memory(
@@ -119,9 +129,9 @@ def _memory(
 ) -> PeakMemory:
     every = list(buffers)
     scopes: dict[tuple[str, str], list[int]] = {}
-    for one in every:
-        if one.bytes:
-            scopes.setdefault((one.kind, one.scope), []).append(one.bytes)
+    for buffer in every:
+        if buffer.bytes:
+            scopes.setdefault((buffer.kind, buffer.scope), []).append(buffer.bytes)
     rows = [LiveScope(kind=kind, scope=where, bytes=sum(sizes), buffers=len(sizes)) for (kind, where), sizes in scopes.items()]
     return PeakMemory(
         program=module.name,

@@ -1,25 +1,26 @@
-"""Peaks of the small memories of a TPU: VMEM and the memory of scalars, with the arrays that live in them and what kernels use besides."""
+"""Peaks of a TPU's small memories (VMEM, CMEM, the memory of scalars), with the arrays in them and what kernels use besides."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from ...workload import LiveBuffer, MemorySpace
 from ..ir.module import HloModule
 from ..ir.platforms import Platform
-from ..price.memory_spaces import SCALARS, VMEM
+from ..price.memory_spaces import CMEM, SCALARS, VMEM
 from .assignment import Allocation
 from .buffers import buffer_of, largest_buffers
 from .liveness import Liveness
-from .values import leaves
 
-SPACES = {"vmem": frozenset((VMEM,)), "smem": SCALARS}  # by their names in reports, their numbers in layouts
+SPACES = {"vmem": frozenset((VMEM,)), "cmem": frozenset((CMEM,)), "smem": SCALARS}  # by their names in reports, their numbers in layouts
 
 
 def memory_spaces(module: HloModule, platform: Platform, allocations: Sequence[Allocation] = ()) -> tuple[MemorySpace, ...]:
     """The peak of each small memory that a scheduled TPU program uses; ``allocations`` are those of the compiler, if known."""
     if platform != "tpu" or not module.is_scheduled:
         return ()
-    shapes = {id(one.shape): one.shape for computation in module for one in computation}
-    used = {VMEM, *(leaf.memory_space for shape in shapes.values() for leaf in shape.leaves)}  # kernels use VMEM without arrays there too
+    shapes = {id(instruction.shape): instruction.shape for instruction in module.instructions}
+    arrays = chain.from_iterable([shape.leaves for shape in shapes.values()])
+    used = {VMEM, *(leaf.memory_space for leaf in arrays)}  # kernels use VMEM without arrays there too
     peaks = [_peak(module, name, numbers, allocations) for name, numbers in SPACES.items() if used & numbers]
     return tuple([peak for peak in peaks if peak.peak_bytes])
 
@@ -29,19 +30,19 @@ def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Se
     assigned = sum(allocation.bytes for allocation in allocations if allocation.memory_space in numbers)
     liveness = Liveness(module, "tpu", numbers)
     entry = liveness.values[module.entry]
-    held = liveness.held(module.entry)
-    throughout = {id(value): value for value in (*entry.parameters, *leaves(entry.root)) if value is not None}
+    peak = liveness.peak(module.entry)
+    throughout = {id(value): value for value in (*entry.parameters, *entry.root) if value is not None}
     outer = [(entry.computation[value.index], value) for value in throughout.values()]
     inner = [
-        (module.computations[live.computation][live.value.index], live.value) for live in held.live if id(live.value) not in throughout
+        (module.computations[live.computation][live.value.index], live.value) for live in peak.live if id(live.value) not in throughout
     ]
-    arrays = assigned or sum(value.bytes for value in throughout.values()) + held.bytes - held.scoped
+    arrays = assigned or sum(value.bytes for value in throughout.values()) + peak.bytes - peak.scoped
     buffers: list[LiveBuffer] = [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in (*outer, *inner)]
     return MemorySpace(
         space=name,
-        peak_bytes=arrays + held.scoped,
+        peak_bytes=arrays + peak.scoped,
         arrays_bytes=arrays,
-        scoped_bytes=held.scoped,
-        at=held.at.name if held.at is not None else "",
+        scoped_bytes=peak.scoped,
+        at=peak.at.name if peak.at is not None else "",
         largest=largest_buffers(buffers),
     )

@@ -4,8 +4,10 @@ Tuples, their elements, bitcasts and the halves of asynchronous operations only 
 does an instruction whose result aliases an operand.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from itertools import chain, zip_longest
 from math import prod
+from types import MappingProxyType
 
 from msgspec import Struct
 
@@ -13,77 +15,55 @@ from ...resource import HBM
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
+from ..ir.renaming import IN_PLACE, SHARING, aliases
 from ..ir.shapes import Shape
 from ..price.bodies import bytes_of
 from ..price.memory_spaces import level
 
-RENAMING = frozenset(
-    ("add-dependency", "all-reduce-done", "async-update", "bitcast", "domain", "opt-barrier", "reshape", "set-dimension-size")
-)
-NAMES_ONLY = RENAMING | {"tuple", "get-tuple-element", "parameter"}
-# The start of an asynchronous operation returns a tuple: which part of it the done half returns.
-_DONE = {"copy-done": 0, "all-gather-done": 1, "collective-permute-done": 1, "async-done": 1, "recv-done": 0}
-# Which part of that tuple is the operand itself.
-_SOURCE = {"copy-start": 1, "all-gather-start": 0, "collective-permute-start": 0, "async-start": 0}
-# Opcodes whose result may be an array of an operand; any other instruction makes a new array.
-_PASSING_ON = frozenset((*RENAMING, "tuple", "get-tuple-element", *_DONE, *_SOURCE, "while", "call", "fusion", "custom-call"))
+NAMES_ONLY = IN_PLACE | {"tuple", "get-tuple-element", "parameter"}
 
 
 class Value(Struct, eq=False):
     """One array in the memory that is looked at: where it was made and how large it is.
 
-    ``bytes`` is 0 if a dimension has no bound. ``made`` and ``last`` (its last use) are positions in the order of execution. ``leaf`` is
-    its number among the arrays of the computation's parameters, if it is one of them.
+    ``bytes`` is 0 if a dimension has no bound. ``first`` (where it is made) and ``last`` (its last use) are positions in the order of
+    execution. ``leaf`` is its number among the arrays of the computation's parameters, if it is one of them.
     """
 
     index: int
     shape: Shape
     bytes: int
-    made: int
+    first: int
     last: int
     leaf: int | None = None
 
 
-Path = tuple[int, ...]
-Tree = Value | None | tuple["Tree", ...]  # an array, a token, or a tuple
-Renamed = Mapping[Path, Tree]  # by the path in a result
+Given = Mapping[int, Value | None]  # arrays of a result, by their number
+NOTHING: Given = MappingProxyType({})
+Leaves = tuple[Value | None, ...]  # of a value, in the order of its shape's; None for a token, and for an array in another memory
 BEFORE = -1  # when a parameter is made
-
-
-def leaves(tree: Tree) -> Iterator[Value | None]:
-    """The arrays of a value, in order; ``None`` for a token, and for an array in another memory."""
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from leaves(part)
-    else:
-        yield tree
-
-
-def part_at(tree: Tree, path: tuple[int, ...]) -> Tree:
-    """The part of a value at a path; ``None`` where there is none."""
-    for place in path:
-        if not isinstance(tree, tuple) or place >= len(tree):
-            return None
-        tree = tree[place]
-    return tree
 
 
 class Values(Struct, eq=False):
     """What the instructions of one computation make.
 
-    ``order`` is the order of execution, ``trees`` the value of each instruction, ``parameters`` the arrays of its parameters in order,
-    ``made`` all other arrays.
+    ``order`` is the order of execution, ``leaves`` the arrays of each instruction's value, ``parameters`` the arrays of the parameters in
+    order, ``arrays`` all others.
     """
 
     computation: Computation
     order: tuple[int, ...]
-    trees: list[Tree]
+    leaves: list[Leaves]
     parameters: list[Value | None]
-    made: list[Value]
+    arrays: list[Value]
 
     @property
-    def root(self) -> Tree:
-        return self.trees[self.computation.root]
+    def root(self) -> Leaves:
+        return self.leaves[self.computation.root]
+
+    def array(self, index: int) -> Value | None:
+        """The array that an instruction's value is; ``None`` if it is a tuple, a token or in another memory."""
+        return None if self.computation[index].shape.is_tuple else self.leaves[index][0]
 
 
 class ValuesOf:
@@ -96,7 +76,7 @@ class ValuesOf:
         self.donated = donated(module)
         # What is left of reshapes in a program that was compiled for TPUs moves elements to other tiles; the others are bitcasts there.
         moves = {"reshape"} if platform == "tpu" and module.is_scheduled else set()
-        self._renaming, self._names_only = RENAMING - moves, NAMES_ONLY - moves
+        self._in_place, self._names_only = IN_PLACE - moves, NAMES_ONLY - moves
 
     def __getitem__(self, number: int) -> Values:
         if number not in self._known:
@@ -110,118 +90,78 @@ class ValuesOf:
     def _walk(self, number: int) -> Values:
         computation = self.module.computations[number]
         order = in_order(computation)
-        found = Values(computation, order, [None] * len(order), [], [])
+        values = Values(computation, order, [()] * len(order), [], [])
         for index in computation.parameters:
-            found.trees[index] = self._fresh(found, index, computation[index].shape, BEFORE)
+            values.leaves[index] = self._fresh(values, index, BEFORE)
         for time, index in enumerate(order):
             instruction = computation.instructions[index]
             if instruction.opcode not in self._names_only:
                 used = time - 1 if _joins_in_place(instruction) else time
-                for operand in instruction.operands:
-                    tree = found.trees[operand]
-                    for value in (tree,) if isinstance(tree, Value) else leaves(tree):
-                        if value is not None:
-                            value.last = max(used, value.last)
+                for value in chain.from_iterable([values.leaves[operand] for operand in instruction.operands]):
+                    if value is not None:
+                        value.last = max(used, value.last)
             if instruction.opcode != "parameter":
-                found.trees[index] = self._result(found, number, index, time)
-        for value in leaves(found.root):
+                values.leaves[index] = self._fresh(values, index, time, self._given(values, number, instruction))
+        for value in values.root:
             if value is not None:
                 value.last = len(order)
-        return found
+        return values
 
-    def _fresh(self, found: Values, index: int, shape: Shape, time: int, renamed: Renamed | None = None, path: Path = ()) -> Tree:
-        """New arrays of a shape, except for the parts in ``renamed``; with the time `BEFORE` they are a parameter's."""
-        if renamed and path in renamed:
-            return renamed[path]
-        if shape.parts:
-            return tuple([self._fresh(found, index, part, time, renamed, (*path, place)) for place, part in enumerate(shape.parts)])
-        size = self._size(shape)
-        value = None if size is None else Value(index, shape, size, time, time)
-        if time == BEFORE:
-            if value is not None:
-                value.leaf = len(found.parameters)
-            found.parameters.append(value)
-        elif value is not None:
-            found.made.append(value)
-        return value
+    def _fresh(self, values: Values, index: int, time: int, given: Given = NOTHING) -> Leaves:
+        """New arrays of a result, except for those that are ``given`` by their number; with the time `BEFORE` they are a parameter's."""
+        leaves: list[Value | None] = []
+        for place, shape in enumerate(values.computation.instructions[index].shape.leaves):
+            size = None if place in given else self._size(shape)
+            value = given.get(place) if size is None else Value(index, shape, size, time, time)
+            leaves.append(value)
+            if time == BEFORE:
+                if value is not None:
+                    value.leaf = len(values.parameters)
+                values.parameters.append(value)
+            elif size is not None and value is not None:
+                values.arrays.append(value)
+        return tuple(leaves)
 
     def _size(self, shape: Shape) -> int | None:
         """Bytes of an array; ``None`` for tokens and for arrays in other memories."""
         if id(shape) not in self._sizes:
             is_main = level(shape, self.platform, "write") == HBM
             is_there = shape.is_array and (shape.memory_space in self.spaces if self.spaces else is_main)
-            self._sizes[id(shape)] = (
-                (max(bytes_of(shape, shape.elements), _tile_bytes(shape)) if shape.is_bounded else 0) if is_there else None
-            )
+            size = max(bytes_of(shape, shape.elements), _tile_bytes(shape)) if is_there and shape.is_bounded else 0
+            self._sizes[id(shape)] = size if is_there else None
         return self._sizes[id(shape)]
 
-    def _result(self, found: Values, number: int, index: int, time: int) -> Tree:
-        """The value of an instruction: arrays of its operands, or new ones."""
-        instruction = found.computation.instructions[index]
-        opcode, operands, trees = instruction.opcode, instruction.operands, found.trees
-        if opcode not in _PASSING_ON:
-            return self._fresh(found, index, instruction.shape, time)
-        first = trees[operands[0]] if operands else None
-        if opcode == "tuple":
-            return tuple([trees[operand] for operand in operands])
-        if opcode == "get-tuple-element":
-            return part_at(first, (instruction.integer("index") or 0,))
-        if opcode in self._renaming and operands and not _starts_late(instruction):
-            return first
-        if opcode in _DONE:
-            return (part_at(first, (0,)), None) if opcode == "recv-done" else part_at(first, (_DONE[opcode],))
-        if opcode == "while" and instruction.called("body") and operands:
-            return self._loop(found, number, instruction, index, time)
-        return self._fresh(found, index, instruction.shape, time, self._renamed(found, instruction))
-
-    def _renamed(self, found: Values, instruction: Instruction) -> Renamed:
-        """The parts of a result that are arrays of its operands."""
+    def _given(self, values: Values, number: int, instruction: Instruction) -> Given:
+        """The arrays of a result that are arrays of operands, by their number."""
         opcode, operands = instruction.opcode, instruction.operands
-        if opcode in _SOURCE:
-            trees = tuple([found.trees[operand] for operand in operands])
-            return {(_SOURCE[opcode],): trees if opcode == "async-start" or len(trees) != 1 else trees[0]}
+        if opcode not in SHARING:
+            return NOTHING
+        if opcode == "while" and instruction.called("body") and operands:
+            # A loop updates its operand in place. An array that must not change is copied if the loop changes it.
+            pairs = zip_longest(values.leaves[operands[0]], self.changed(instruction))
+            kept = [value is None or not changes or not self.must_stay(number, value) for value, changes in pairs]
+            return {place: value for place, (value, keeps) in enumerate(zip(values.leaves[operands[0]], kept, strict=False)) if keeps}
         if opcode == "call" and instruction.calls:
-            return self._passed_on(found, instruction)
-        if opcode not in ("fusion", "custom-call", "async-update"):
-            return {}
-        aliases = [one for one in instruction.operand_aliases if one.operand < len(operands)]
-        renamed = {one.output: part_at(found.trees[operands[one.operand]], one.index) for one in aliases}
-        return renamed | ({(0,): tuple([found.trees[operand] for operand in operands[1:]])} if opcode == "async-update" else {})
-
-    def _loop(self, found: Values, number: int, instruction: Instruction, index: int, time: int) -> Tree:
-        """The result of a loop: its operand, updated in place. An array that must not change is copied if the loop changes it."""
-        changed = iter(self.changed(instruction))
-
-        def result(tree: Tree) -> Tree:
-            if isinstance(tree, tuple):
-                return tuple([result(part) for part in tree])
-            changes = next(changed, False)
-            if tree is None or not changes or not self.must_stay(number, tree):
-                return tree
-            return self._fresh(found, index, tree.shape, time)
-
-        return result(found.trees[instruction.operands[0]])
+            passed = list(chain.from_iterable([values.leaves[operand] for operand in operands]))
+            inner = [(place, value.leaf) for place, value in enumerate(self[instruction.calls[0].computation].root) if value is not None]
+            return {place: passed[leaf] for place, leaf in inner if leaf is not None and leaf < len(passed)}
+        given: dict[int, Value | None] = {}
+        for alias in aliases(instruction, self._in_place):
+            operand = operands[alias.operand]
+            source = values.computation[operand].shape.leaf_range(alias.index)
+            given |= zip(instruction.shape.leaf_range(alias.output), values.leaves[operand][source.start : source.stop], strict=False)
+        return given
 
     def changed(self, loop: Instruction) -> list[bool]:
         """Whether a loop changes each of the arrays that it carries."""
         body = self[loop.called("body")[0]]
-        return [after is not before for before, after in zip(body.parameters, leaves(body.root), strict=False)]
+        return [after is not before for before, after in zip(body.parameters, body.root, strict=False)]
 
     def must_stay(self, number: int, value: Value) -> bool:
         """Whether an array in a computation is a constant, or an argument of the program that is not donated."""
         if value.leaf is not None:
             return number == self.module.entry and value.leaf not in self.donated
         return self.module.computations[number][value.index].opcode == "constant"
-
-    def _passed_on(self, found: Values, instruction: Instruction) -> Renamed:
-        """The parts of a call's result that are arrays of its operands."""
-        called = self[instruction.calls[0].computation]
-        given = [value for operand in instruction.operands for value in leaves(found.trees[operand])]
-        passed = {}
-        for path, value in zip(paths(called.root), leaves(called.root), strict=True):
-            if value is not None and value.leaf is not None and value.leaf < len(given):
-                passed[path] = given[value.leaf]
-        return passed
 
 
 def _tile_bytes(shape: Shape) -> int:
@@ -235,26 +175,12 @@ def _joins_in_place(instruction: Instruction) -> bool:
     return instruction.opcode == "custom-call" and instruction.custom_call_target == "ConcatBitcast"
 
 
-def _starts_late(instruction: Instruction) -> bool:
-    """Whether an asynchronous operation gets its operands only here, as SparseCores' do: their start has none."""
-    return instruction.opcode == "async-update" and len(instruction.operands) > 1
-
-
-def paths(tree: Tree, path: Path = ()) -> Iterator[Path]:
-    """Where the arrays of a value are, in the order of its `leaves`."""
-    if isinstance(tree, tuple):
-        for place, part in enumerate(tree):
-            yield from paths(part, (*path, place))
-    else:
-        yield path
-
-
 def donated(module: HloModule) -> dict[int, tuple[int, ...]]:
     """The arrays of the program's arguments whose memory an output takes over, by number, each with the path of that output."""
     entry = module.entry_computation
     numbers: dict[tuple[int, tuple[int, ...]], int] = {}
     for parameter, index in enumerate(entry.parameters):
-        for path in _array_paths(entry[index].shape, ()):
+        for path in entry[index].shape.paths:
             numbers[parameter, path] = len(numbers)
     is_tuple = entry.root_instruction.shape.is_tuple
     return {
@@ -262,11 +188,3 @@ def donated(module: HloModule) -> dict[int, tuple[int, ...]]:
         for alias in module.aliases
         if (alias.parameter, alias.index) in numbers
     }
-
-
-def _array_paths(shape: Shape, path: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    if shape.parts:
-        for place, part in enumerate(shape.parts):
-            yield from _array_paths(part, (*path, place))
-    else:
-        yield path

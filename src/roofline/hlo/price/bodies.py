@@ -16,6 +16,8 @@ from ..ir.callgraph import callees_first, in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import OPCODES
 from ..ir.platforms import Platform
+from ..ir.renaming import RENAMING
+from ..ir.renaming import Path as Path
 from ..ir.shapes import Shape
 from .calls import price_call
 from .contractions import PRODUCTS
@@ -27,7 +29,6 @@ from .relayouts import RELAYOUTS, relayout
 from .types import Site
 from .work import NO_WORK, Rule, Sum, Work
 
-Path = tuple[int, ...]  # which part of a tuple; empty for an array, or for a whole tuple
 Demand = Mapping[Path, Region]
 
 WORK: dict[str, Rule] = {**dict.fromkeys(ELEMENTWISE, elementwise), **PRODUCTS, **REDUCTIONS}
@@ -36,7 +37,7 @@ SEPARABLE = ELEMENTWISE | PRODUCTS.keys() | {"map", "reduce", "reduce-window"}
 OPAQUE = ("custom-call", "while", "conditional")  # opcodes whose elements cannot be traced; XLA itself never fuses them
 INLINE = ("fusion", "call", "async-start")  # instructions that run the computation they call as their own
 # Opcodes whose result is their operand, unchanged.
-TRANSPARENT = ("bitcast", "opt-barrier", "domain", "add-dependency", "async-done", "async-update")
+TRANSPARENT = RENAMING | {"async-done", "async-update"}
 NAMING = frozenset(("tuple", "get-tuple-element", *TRANSPARENT))  # opcodes that may only give values another name
 MOVING = OPCODES - WORK.keys() - set(OPAQUE)  # opcodes without arithmetic
 # Opcodes with a `dimensions` attribute, on which it depends which elements of the operands are needed.

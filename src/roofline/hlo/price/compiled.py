@@ -9,6 +9,7 @@ from .types import Price
 # Opcodes that only start work, which the DMA engines or the links do beside the instructions up to the one that waits for it.
 STARTS = frozenset(("copy-start", "async-start", "all-gather-start", "all-reduce-start", "collective-permute-start", "send"))
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d{1,19})(?!\d)')  # in the configurations of the TPU compiler
+_IN_PLACE = '"aliasing_operands":{"lists":[{'
 _UNKNOWN = 2**63 - 1  # what it writes for work of the SparseCore
 
 
@@ -17,7 +18,8 @@ def compiled(instruction: Instruction, price: Price) -> Compiled:
     beside, cycles = instruction.opcode in STARTS or price.beside, estimated_cycles(instruction)
     if not (beside or cycles or price.products):
         return UNSTATED
-    return Compiled(beside=beside, cycles=cycles, products=price.products)
+    in_place = _IN_PLACE in instruction.backend_config_text
+    return Compiled(beside=beside, in_place=in_place, cycles=cycles, products=price.products)
 
 
 def estimated_cycles(instruction: Instruction) -> float | None:

@@ -11,15 +11,15 @@ from math import prod
 from ...cost import Cost
 from ...dtypes import DType, dtype, one_pass_note, passes_note, wider
 from ...operation import MatrixWork
+from ...ops.convolution import multiply_adds, pairs
+from ...ops.product import real_flops
 from ...resource import Resource, matrix, vector
 from ..ir.attributes import WindowDimension
 from ..ir.platforms import Platform
 from ..ir.shapes import Shape
 from .types import Site
-from .windows import pairs
 from .work import Inner, Rule, Work
 
-_COMPLEX = ("c64", "c128")
 _ALGORITHM = re.compile(r"dot_(any_f8|f8|bf16|f16|tf32|f32|f64)_\w+?(?:_x(\d))?")
 _TPU_FP32 = {"high": "bf16x3", "highest": "bf16x6"}  # passes of bf16 for an fp32 product by its precision; by default one
 _PRECISIONS = ("default", "high", "highest")
@@ -31,7 +31,7 @@ def dot(site: Site, inner: Inner) -> Work:
     """2 · elements of the result · contracted elements FLOP."""
     left, right = site.operands[:2]
     depth = prod(left.shape.dims[axis] for axis in site.instruction.dot.lhs_contracting)
-    return product(site, 2 * depth * site.instruction.shape.elements, left.shape, right.shape, depth, dot_widths(site))
+    return product(site, depth * site.instruction.shape.elements, left.shape, right.shape, depth, dot_widths(site))
 
 
 def dot_widths(site: Site) -> tuple[int, int]:
@@ -56,15 +56,14 @@ def ragged_dot(site: Site, inner: Inner) -> Work:
     elements = site.instruction.shape.elements
     if any(axis in contracted for axis in ragged):  # the result has the groups as a dimension of its own
         elements //= max(1, sizes.shape.dims[-1])
-    work = product(site, 2 * depth * elements, left.shape, right.shape, depth, (right.shape.dims[-1], left.shape.elements // max(1, depth)))
+    work = product(site, depth * elements, left.shape, right.shape, depth, (right.shape.dims[-1], left.shape.elements // max(1, depth)))
     return Work(work.cost, (*work.notes, "assuming the groups fill the ragged dimension"), work.products)
 
 
 def convolution(site: Site, inner: Inner) -> Work:
     """2 · batch/batch groups · in/feature groups · out · valid taps FLOP; multiplications by padding and holes are left out."""
     left, right = site.operands[:2]
-    flops = 2 * prod(convolution_sizes(site))
-    return product(site, flops, left.shape, right.shape, *_convolution_fill(site))
+    return product(site, multiply_adds(*convolution_sizes(site)), left.shape, right.shape, *_convolution_fill(site))
 
 
 # Fewer input channels than the 8 sublanes of a register are packed with the taps of the window: a TPU contracts over both.
@@ -101,14 +100,12 @@ def convolution_sizes(site: Site) -> tuple[int, int, int]:
     return images, source[labels.input_feature] // instruction.feature_group_count * result[labels.output_feature], taps
 
 
-def product(site: Site, flops: int, left: Shape, right: Shape, depth: int = 0, widths: tuple[int, ...] = ()) -> Work:
-    """FLOP of real products on the unit that multiplies these formats; complex ones are four times as many.
+def product(site: Site, count: int, left: Shape, right: Shape, depth: int = 0, widths: tuple[int, ...] = ()) -> Work:
+    """So many multiplies and adds on the unit that multiplies these formats.
 
     ``depth`` and ``widths`` say how they fill a matrix unit, see `MatrixWork`.
     """
-    if left.dtype in _COMPLEX or right.dtype in _COMPLEX:
-        flops *= 4
-    unit = unit_of(site, left.number, right.number)
+    unit, flops = unit_of(site, left.number, right.number), real_flops(count, left.number, right.number)
     note = passes_note(unit.kind)
     if site.platform == "tpu" and not site.instruction.word("algorithm"):
         note = note or one_pass_note(wider(left.number, right.number), unit.kind)

@@ -10,9 +10,9 @@ from typing import Literal
 from msgspec import Struct
 
 from ...errors import FormulaError
+from ...ops.convolution import inputs_read, outputs_with_input, pairs
 from ..ir.attributes import ConvolutionDimensions, WindowDimension
 from ..ir.module import Instruction
-from .windows import inputs_read, outputs_with_input, pairs
 
 Role = Literal["batch", "depth", "rows", "columns"]
 

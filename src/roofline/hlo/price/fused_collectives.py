@@ -5,7 +5,7 @@ in between take it some steps further, and one waits for it (`AsyncCollectiveDon
 runs once for each run of the fusion that starts it.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -14,6 +14,7 @@ from .collectives import COLLECTIVES
 from .traffic import source
 
 START, DONE = "AsyncCollectiveStart", "AsyncCollectiveDone"  # targets of custom calls
+_MOVES = frozenset(("bitcast", "concatenate", "constant", "copy", "dynamic-slice", "pad", "parameter", "reshape", "slice", "transpose"))
 Channel = tuple[str, int | None]  # the opcode of a collective and its channel; kinds may number theirs alike
 
 
@@ -56,6 +57,16 @@ def started(parts: Iterable[Instruction]) -> Instruction | None:
     return next((one for one in parts if one.opcode in COLLECTIVES), None) if starts else None
 
 
+def exchange_alone(parts: Iterable[Instruction]) -> str:
+    """The kind of the collective of a fusion that does nothing else than move its operand and result; empty for any other."""
+    body = tuple(parts)
+    inside = [index for index, one in enumerate(body) if one.opcode in COLLECTIVES]
+    arrays = {one.opcode for one in body if one.shape.is_array and one.shape.rank} - COLLECTIVES
+    if len(inside) != 1 or not arrays <= _MOVES:
+        return ""
+    return _kind(body, inside[0]) or body[inside[0]].opcode
+
+
 def channel_of(instruction: Instruction) -> Channel:
     return instruction.opcode, instruction.integer("channel_id")
 
@@ -70,7 +81,7 @@ def _handed_to(body: Computation, target: str) -> Iterator[int]:
                     yield index
 
 
-def _kind(body: Computation, index: int) -> str:
+def _kind(body: Sequence[Instruction] | Computation, index: int) -> str:
     """What a collective is counted as: an all-reduce of which each device keeps its own slice is a reduce-scatter."""
     users = [one.opcode for one in body if index in one.operands]
     return "reduce-scatter" if body[index].opcode == "all-reduce" and users and all(opcode == "dynamic-slice" for opcode in users) else ""

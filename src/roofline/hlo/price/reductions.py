@@ -7,15 +7,18 @@ from math import log2, prod
 
 from ...cost import Cost
 from ...dtypes import passes_note
+from ...ops.convolution import outputs_with_input, pairs, pairs_within, whole_windows
+from ...ops.fourier import flops as transform_flops
+from ...ops.linear_algebra import Sizes, work
+from ...ops.normalisation import BATCH_NORM_GRADIENT, BATCH_NORM_INFERENCE, BATCH_NORM_TRAINING
+from ...ops.reduction import running
 from ...resource import TRANSCENDENTAL, vector
 from ...workload import COUNTED
 from ..ir.attributes import WindowDimension
-from ..ir.shapes import Shape
 from .contractions import algorithm_unit
 from .demand import result_dims
 from .index_sets import Box
 from .types import Site
-from .windows import outputs_with_input, pairs, pairs_within, whole_windows
 from .work import NO_WORK, Inner, Rule, Work
 
 
@@ -60,9 +63,9 @@ def windows_within(site: Site, inner: Inner, boxes: tuple[Box, ...]) -> Work:
 
 def _applications(site: Site) -> int:
     """How often a window's computation is applied for the whole result."""
-    running = _running_total(site)
-    if running is not None:
-        return running
+    total = _running_total(site)
+    if total is not None:
+        return total
     taps, windows = 1, 1
     for side, size, out in _sides(site):
         again = max(0, whole_windows(side, size, out) - 1)  # all but one of the windows that read the whole dimension
@@ -79,10 +82,10 @@ def _sides(site: Site) -> tuple[tuple[WindowDimension, int, int], ...]:
 def _running_total(site: Site) -> int | None:
     """Applications of a window that computes cumulative sums, one pass along each such dimension; ``None`` for any other window."""
     source, window = site.operands[0].shape.dims, site.instruction.window
-    running = [axis for axis, side in enumerate(window) if _is_running(side, source[axis])]
-    if not running or not all(side.size == 1 or axis in running for axis, side in enumerate(window)):
+    along = [axis for axis, side in enumerate(window) if _is_running(side, source[axis])]
+    if not along or not all(side.size == 1 or axis in along for axis, side in enumerate(window)):
         return None
-    return sum(prod(source) // source[axis] * (source[axis] - 1) for axis in running)
+    return sum(running(prod(source), source[axis]) for axis in along)
 
 
 def _is_running(side: WindowDimension, size: int) -> bool:
@@ -134,38 +137,29 @@ def fft(site: Site, inner: Inner) -> Work:
     half = site.instruction.word("fft_type").upper() in ("RFFT", "IRFFT")
     # In a real transform the real side has all the points, the complex side about half.
     elements = max(prod(site.operands[0].shape.dims), site.instruction.shape.elements)
-    each = 5 * points * log2(points) / (2 if half else 1) if points > 1 else 0
-    flops = round(elements // max(1, points) * each)
+    flops = transform_flops(elements // max(1, points), points, half)
     return Work(Cost.of({vector(site.instruction.shape.number): flops}), ("5 n log2 n FLOP per transform of n complex points",))
 
 
 def cholesky(site: Site, inner: Inner) -> Work:
-    """n(n + 1)(n + 2)/6 multiplications, divisions and roots and n(n² − 1)/6 additions per matrix: n³/3 in all for large n.
-
-    In full precision, on the matrix unit where that has it; LAPACK Working Note 41.
-    """
-    shape = site.operands[0].shape
-    size = shape.dims[-1]
-    many = prod(shape.dims[:-2])
-    return _in_full(site, shape, many * (size * (size + 1) * (size + 2) // 6), many * (size * (size * size - 1) // 6))
+    """n³/3 FLOP per matrix of n rows, for large n."""
+    return _in_full(site, "potrf", 0)
 
 
 def triangular_solve(site: Site, inner: Inner) -> Work:
-    """n² FLOP per right-hand side of n elements: n(n − 1)/2 multiplications and additions each, n divisions unless the diagonal is 1."""
+    """n² FLOP per right-hand side of n elements."""
     triangle, sides = (operand.shape for operand in site.operands[:2])
-    size = triangle.dims[-1]
-    lines = prod(sides.dims) // size if size else 0
-    pairs_below = lines * (size * (size - 1) // 2)
-    divisions = 0 if site.instruction.flag("unit_diagonal") else lines * size
-    return _in_full(site, triangle, pairs_below + divisions, pairs_below)
+    return _in_full(site, "trsm", sides.elements // max(1, prod(triangle.dims[:-1])))
 
 
-def _in_full(site: Site, shape: Shape, multiplications: int, additions: int) -> Work:
-    """Operations in the number format of an array; between complex numbers a multiplication is 6 FLOP and an addition 2."""
-    each = (6, 2) if shape.dtype in ("c64", "c128") else (1, 1)
+def _in_full(site: Site, routine: str, columns: int) -> Work:
+    """A routine of linear algebra in the number format of its matrices, in full precision."""
+    shape = site.operands[0].shape
     unit = algorithm_unit(shape.number.rate, None, site.platform)
+    n, unit_diagonal = shape.dims[-1], site.instruction.flag("unit_diagonal")
+    sizes = Sizes(m=n, n=n, columns=columns, unit_diagonal=unit_diagonal, many=prod(shape.dims[:-2]))
     note = passes_note(unit.kind)
-    return Work(Cost.of({unit: each[0] * multiplications + each[1] * additions}), (note,) if note else ())
+    return Work(work(routine, sizes, shape.number, unit), (note,) if note else ())
 
 
 def random(site: Site, inner: Inner) -> Work:
@@ -183,11 +177,9 @@ def _batch_norm(flops_per_element: int) -> Rule:
 
 
 REDUCTIONS: dict[str, Rule] = {
-    # Training: sum; centre, square, sum; centre again is shared; times 1/σ, scale, shift. Inference: centre, times 1/σ, scale, shift.
-    "batch-norm-training": _batch_norm(7),
-    "batch-norm-inference": _batch_norm(4),
-    # Two sums of the gradient (one with the centred input: centre, multiply, 2 adds), then centre·a + b, subtract, times scale/σ.
-    "batch-norm-grad": _batch_norm(8),
+    "batch-norm-training": _batch_norm(BATCH_NORM_TRAINING),
+    "batch-norm-inference": _batch_norm(BATCH_NORM_INFERENCE),
+    "batch-norm-grad": _batch_norm(BATCH_NORM_GRADIENT),
     "cholesky": cholesky,
     "fft": fft,
     "map": mapped,

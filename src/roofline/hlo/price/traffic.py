@@ -11,12 +11,15 @@ from msgspec import Struct, field
 
 from ...cost import Cost
 from ...operation import MatrixWork
-from ...resource import HBM, PCIE, Resource
+from ...ops.movement import moved
+from ...resource import HBM, PCIE
 from ...units import show
+from ..ir import renaming
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
+from ..ir.renaming import Path, Place
 from ..ir.shapes import Shape
-from .bodies import PLAIN, TRANSPARENT, Bodies, Path, bytes_of, cost_attributes, reads_target, updated, updates
+from .bodies import PLAIN, TRANSPARENT, Bodies, bytes_of, cost_attributes, reads_target, updated, updates
 from .demand import needs
 from .index_sets import NOTHING, WHOLE, Region, count, joined, loosely
 from .memory_spaces import level
@@ -40,7 +43,7 @@ class Traffic(Struct):
     """Reads and writes of one launch, collected one by one."""
 
     platform: Platform
-    reads: dict[tuple[int, Path], list[tuple[Shape, Region]]] = field(default_factory=dict)
+    reads: dict[Place, list[tuple[Shape, Region]]] = field(default_factory=dict)
     writes: list[tuple[Shape, int]] = field(default_factory=list)
     constants: int = 0
 
@@ -70,15 +73,10 @@ class Traffic(Struct):
 
     def cost(self, moves_only: bool) -> Cost:
         """The bytes by memory. A transfer between device and host counts once, as PCIe bytes."""
-        moved = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
-        moved += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
-        total: dict[Resource, int] = {HBM: self.constants}
-        for where, size in moved:
-            if where is not None:
-                total[where] = total.get(where, 0) + size
-        if moves_only and total.get(PCIE):
-            total = {PCIE: total[PCIE]}
-        return Cost.of(total)
+        sizes = [(level(uses[0][0], self.platform, "read"), _bytes_needed(uses)) for uses in self.reads.values()]
+        sizes += [(level(shape, self.platform, "write"), bytes_of(shape, elements)) for shape, elements in self.writes]
+        cost = moved(((HBM, self.constants), *((place, size) for place, size in sizes if place is not None)))
+        return Cost.of({PCIE: cost.known(PCIE)}) if moves_only and cost.known(PCIE) else cost
 
 
 def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:
@@ -99,22 +97,9 @@ def part_of(shape: Shape, path: Path) -> Shape:
     return shape
 
 
-def source(computation: Computation, index: int, path: Path) -> tuple[int, Path]:
+def source(computation: Computation, index: int, path: Path) -> Place:
     """Where a value comes from, through bitcasts and tuples: an instruction, and the part of its result."""
-    instructions = computation.instructions
-    while True:
-        instruction = instructions[index]
-        opcode = instruction.opcode
-        if opcode == "get-tuple-element":
-            path = (instruction.integer("index") or 0, *path)
-        elif opcode == "tuple" and path:
-            if path[0] >= len(instruction.operands):
-                return index, path
-            index, path = instruction.operands[path[0]], path[1:]
-            continue
-        elif opcode not in TRANSPARENT or not instruction.operands:
-            return index, path
-        index = instruction.operands[0]
+    return renaming.source(computation, index, path, TRANSPARENT)
 
 
 def kernel(bodies: Bodies, site: Site) -> Kernel:
@@ -159,7 +144,7 @@ def instruction_key(bodies: Bodies, site: Site) -> KernelKey | None:
 def _operands_alike(site: Site) -> list[tuple[int, int]] | None:
     """The shape of each operand, and which of them are the same array; ``None`` if one is a tuple."""
     instructions = site.computation.instructions
-    places: dict[tuple[int, Path], int] = {}
+    places: dict[Place, int] = {}
     operands = []
     for index in site.instruction.operands:
         shape = instructions[index].shape

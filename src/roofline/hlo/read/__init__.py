@@ -12,11 +12,12 @@
 """
 
 import re
+from itertools import chain
 
 from ...errors import SourceError
 from ..ir.module import HloModule, only
 from .jax_export import module_range
-from .mlir_bytecode import MAGIC
+from .mlir.bytecode import MAGIC
 
 HEAD = 2**16  # bytes from which the form of a program is recognised
 _CONTROL = rb"[\x00-\x08\x0e-\x1f]"
@@ -41,7 +42,7 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     if isinstance(data, str):
         text = data.removeprefix("\ufeff")
     elif (program := _bytecode(data)) is not None:
-        from .stablehlo_bytecode import parse_bytecode
+        from .stablehlo.bytecode import parse_bytecode
 
         return _with_bodies(parse_bytecode(program, where), where)
     elif re.search(_CONTROL, data[:HEAD]):
@@ -53,9 +54,9 @@ def parse_all(data: bytes | str, where: str = "program") -> tuple[HloModule, ...
     if not text.strip():
         raise SourceError(f"{where}: the program is empty")
     if _form_of(text[:HEAD]) == "stablehlo":
-        from .stablehlo import parse_stablehlos
+        from .stablehlo.text import parse_stablehlos
 
-        return _with_bodies(tuple(module for part in _parts(text) for module in parse_stablehlos(part, where)), where)
+        return _with_bodies(tuple(chain.from_iterable([parse_stablehlos(part, where) for part in _parts(text)])), where)
     from .text import parse_texts
 
     return tuple(parse_texts(text, where))

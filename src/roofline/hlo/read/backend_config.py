@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from ..ir.malformed import Malformed
 from ..ir.module import Instruction
-from .mlir_attributes import parse_dictionary
+from .mlir.attributes import parse_dictionary
 
 _LOOKS_LIKE_MLIR = re.compile(r"\{\s*(?:[A-Za-z_][\w$.\-]*|\"[^\"]*\")\s*(?:=|,|\})")
 
@@ -37,7 +37,7 @@ def parse_config(text: str) -> dict[str, object]:
     if not text.startswith("{"):
         return {}
     try:
-        found = parse_dictionary(text, 0)[0] if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
+        config = parse_dictionary(text, 0)[0] if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
     except (ValueError, RecursionError, Malformed):
         return {}
-    return found if isinstance(found, dict) else {}
+    return config if isinstance(config, dict) else {}

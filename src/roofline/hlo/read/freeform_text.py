@@ -71,7 +71,7 @@ class Scanner(Struct):
     text: str
     whole: bool
 
-    def skip(self, at: int) -> int:
+    def after_blanks(self, at: int) -> int:
         """The position after blanks and comments."""
         match = _BLANK.match(self.text, at)
         at = match.end() if match else at
@@ -82,7 +82,7 @@ class Scanner(Struct):
                 raise Malformed(f"unterminated comment: {excerpt(self.text[at:])}")
         return at
 
-    def nest(self, at: int) -> int:
+    def end_of_nest(self, at: int) -> int:
         """The position after the bracket at a position and its contents."""
         stack: list[str] = []
         for match in _NEST.finditer(self.text, at):
@@ -103,15 +103,15 @@ class Scanner(Struct):
 
     def header(self) -> tuple[tuple[bool, str], int]:
         """``ENTRY %name (parameters) -> result {``: whether it is the entry and its name, and where its instructions begin."""
-        start = at = self.skip(0)
+        start = at = self.after_blanks(0)
         entry = _ENTRY.match(self.text, at)
-        at = self.skip(entry.end()) if entry else at
+        at = self.after_blanks(entry.end()) if entry else at
         name = _NAME.match(self.text, at)
-        at = self.skip(name.end()) if name else at
+        at = self.after_blanks(name.end()) if name else at
         if self.text.startswith("(", at):
-            at = self.skip(self.nest(at))
+            at = self.after_blanks(self.end_of_nest(at))
             if self.text.startswith("->", at):
-                at = self.skip(self.shape(self.skip(at + 2)))
+                at = self.after_blanks(self.end_of_shape(self.after_blanks(at + 2)))
         if name is None or not self.text.startswith("{", at):
             raise Malformed(f"expected a computation, found {excerpt(self.text[start:].partition(chr(10))[0].strip())}")
         return (entry is not None, name[1]), at + 1
@@ -121,7 +121,7 @@ class Scanner(Struct):
 
         It ends where no comma and further attribute follow.
         """
-        at = self.skip(0)
+        at = self.after_blanks(0)
         try:
             return self._instruction(at)
         except _Unexpected:
@@ -129,79 +129,79 @@ class Scanner(Struct):
 
     def _instruction(self, at: int) -> tuple[tuple[list[Written], list[Inline]], int]:
         root = _ROOT.match(self.text, at)
-        at = self.skip(root.end()) if root else at
+        at = self.after_blanks(root.end()) if root else at
         name = _expect(_NAME.match(self.text, at))
-        at = self.skip(name.end())
+        at = self.after_blanks(name.end())
         if not self.text.startswith("=", at):
             raise _Unexpected
-        found: list[Written] = []
+        instructions: list[Written] = []
         inline: list[Inline] = []
-        shape, opcode, inside, at = self.expression(self.skip(at + 1))
-        inside = self.operands(opcode, inside, found, name[1])
+        shape, opcode, inside, at = self.expression(self.after_blanks(at + 1))
+        inside = self.operands(opcode, inside, instructions, name[1])
         rest: list[str] = []
-        while self.text.startswith(",", at := self.skip(at)):
-            at = self.skip(at + 1)
+        while self.text.startswith(",", at := self.after_blanks(at)):
+            at = self.after_blanks(at + 1)
             key = _KEY.match(self.text, at)
-            equals = self.skip(key.end()) if key else at
+            equals = self.after_blanks(key.end()) if key else at
             if key is None or not self.text.startswith("=", equals):
                 raise Malformed(f"expected name=value at {excerpt(self.text[at:])}")
-            start = self.skip(equals + 1)
-            at = self.value(start)
+            start = self.after_blanks(equals + 1)
+            at = self.end_of_value(start)
             value = self.text[start:at]
             if key[0] in ROLES and value.startswith("{") and "=" in value:
                 value = self.computations(name[1], key[0], start, at, inline)
             rest.append(f", {key[0]}={_without_comments(value)}")
-        found.append(Written(root[0] if root else "", name[1], shape, opcode, inside, "".join(rest)))
-        return (found, inline), at
+        instructions.append(Written(root[0] if root else "", name[1], shape, opcode, inside, "".join(rest)))
+        return (instructions, inline), at
 
     def expression(self, at: int) -> tuple[str, str, str, int]:
         """``shape opcode(operands)`` without the attributes; the shape may be missing."""
-        after = self.shape(at)
+        after = self.end_of_shape(at)
         shape = re.sub(r"\]\s+\{", "]{", _without_comments(self.text[at:after]))
-        opcode = _expect(_OPCODE.match(self.text, at := self.skip(after) if shape else at))
-        at = self.skip(opcode.end())
+        opcode = _expect(_OPCODE.match(self.text, at := self.after_blanks(after) if shape else at))
+        at = self.after_blanks(opcode.end())
         if not self.text.startswith("(", at):
             raise _Unexpected
-        end = self.nest(at)
+        end = self.end_of_nest(at)
         return shape, opcode[0], _without_comments(self.text[at + 1 : end - 1]), end
 
-    def shape(self, at: int) -> int:
+    def end_of_shape(self, at: int) -> int:
         """The position after a shape, if there is one here."""
         if self.text.startswith(("(", "b("), at):
-            return self.nest(self.text.index("(", at))
+            return self.end_of_nest(self.text.index("(", at))
         array = _ARRAY.match(self.text, at)
         if array is None:
             return at
-        at = self.nest(array.end() - 1)
+        at = self.end_of_nest(array.end() - 1)
         layout = _LAYOUT.match(self.text, at)  # any other brace opens a computation
-        return self.nest(layout.end() - 1) if layout else at
+        return self.end_of_nest(layout.end() - 1) if layout else at
 
-    def operands(self, opcode: str, inside: str, found: list[Written], name: str) -> str:
+    def operands(self, opcode: str, inside: str, instructions: list[Written], name: str) -> str:
         """The names of the operands; those that are instructions themselves are added to ``found``."""
         if "(" not in inside or opcode in ("constant", "parameter"):
             return inside
         names = []
         for number, item in enumerate(split(inside)):
             inner = Scanner(item, whole=True)
-            after = inner.skip(inner.shape(0))
+            after = inner.after_blanks(inner.end_of_shape(0))
             word = _NAME.match(item, after)
-            if word is None or not item.startswith("(", inner.skip(word.end())):
+            if word is None or not item.startswith("(", inner.after_blanks(word.end())):
                 names.append(item[after:])
                 continue
             shape, opcode, nested, end = inner.expression(0)
             if item[end:].strip():
                 raise _Unexpected
             names.append(f"%{name}.operand_{number}")
-            nested = self.operands(opcode, nested, found, names[-1][1:])
-            found.append(Written("", names[-1][1:], shape, opcode, nested))
+            nested = self.operands(opcode, nested, instructions, names[-1][1:])
+            instructions.append(Written("", names[-1][1:], shape, opcode, nested))
         return ", ".join(names)
 
-    def value(self, at: int) -> int:
+    def end_of_value(self, at: int) -> int:
         """The end of an attribute's value: the next comma or blank outside brackets and strings."""
         while at < len(self.text):
             mark = self.text[at]
             if mark in _SHUT:
-                at = self.nest(at)
+                at = self.end_of_nest(at)
             elif mark == '"':
                 string = _STRING.match(self.text, at)
                 if string is None:

@@ -162,5 +162,11 @@ class Balance:
                     self.in_comment = True
 
     @property
+    def what_is_open(self) -> str:
+        if self.in_string:
+            return "unterminated string"
+        return "unterminated comment" if self.in_comment else "unclosed bracket"
+
+    @property
     def is_open(self) -> bool:
         return self.depth > 0 or self.in_string or self.in_comment

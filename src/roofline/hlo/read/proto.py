@@ -55,10 +55,10 @@ class ProtoDialect(Struct, frozen=True):
 
     def attribute(self, raw: object, name: str) -> object | None:
         assert isinstance(raw, bytes)
-        found = self._written(raw, name)
-        if found is None and name in ZEROES:
+        value = self._written(raw, name)
+        if value is None and name in ZEROES:
             return ZEROES[name].get(unpack("2t", raw)[0])
-        return found
+        return value
 
     def _written(self, raw: bytes, name: str) -> object | None:
         if name == "dimensions" or name in _DIMENSION_OF:
@@ -66,9 +66,9 @@ class ProtoDialect(Struct, frozen=True):
         if name in PLAIN:
             return unpack(PLAIN[name], raw)[0]  # type: ignore[no-any-return]
         for plan, make in MADE.get(name, ()):
-            (held,) = unpack(plan, raw)
-            if held is not None and (made := make(held)) is not None:
-                return made
+            (field,) = unpack(plan, raw)
+            if field is not None and (value := make(field)) is not None:
+                return value
         return self._config(raw) if name == "backend_config" else None
 
     def _config(self, raw: bytes) -> str | None:
@@ -107,7 +107,7 @@ def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
     """The module that an HloModuleProto describes, bare or in an HloProto or snapshot; a `SourceError` names the byte."""
     set_most(ENTRIES_AN_INSTRUCTION * limits().instructions, excess("instructions"))
     try:
-        return _Reader(data, where).read()
+        return _ModuleReader(data, where).read()
     except Malformed as error:
         raise placed(error, where, "byte", error.offset or 0) from None
     except RecursionError:
@@ -116,7 +116,7 @@ def parse_proto(data: bytes, where: str = "HLO proto") -> HloModule:
         set_most(limits().values, excess("values"))  # the limit for a constant's elements, which are parsed later
 
 
-class _Reader:
+class _ModuleReader:
     """Reads the message of a module in one pass."""
 
     def __init__(self, data: bytes, where: str) -> None:
@@ -242,13 +242,13 @@ def unwrap(data: bytes) -> tuple[int, int, bytes]:
     start, end = 0, len(data)
     around: list[Field] = []
     for _ in range(MAX_WRAPPERS):
-        held = fields(data, start, end)
-        if not held:
+        inner = fields(data, start, end)
+        if not inner:
             raise Malformed("the data is empty", start)
-        first = held[0]
+        first = inner[0]
         if first[0] != 1 or first[1] != BYTES or data[first[2] : first[2] + 1] != b"\n":
             break
-        start, end, around = first[2], first[3], held
+        start, end, around = first[2], first[3], inner
     # buffer_assignment = 3 of the HloProto directly around the module
     assignment = next((data[begin:stop] for number, kind, begin, stop in around if number == _ASSIGNMENT and kind == BYTES), b"")
     return start, end, assignment

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from operator import itemgetter
 from typing import Any
 
@@ -54,8 +55,8 @@ Rows = tuple[Numbers, ...]
 _first = itemgetter(0)
 
 
-def _first_of_first(held: "tuple[tuple[Any, ...], ...]") -> object:
-    return held[0][0]
+def _first_of_first(message: "tuple[tuple[Any, ...], ...]") -> object:
+    return message[0][0]
 
 
 def _nonzero(number: int) -> int | None:
@@ -63,8 +64,8 @@ def _nonzero(number: int) -> int | None:
     return number or None
 
 
-def _inner_flag(held: Numbers) -> bool | None:
-    return True if held[0] else None
+def _inner_flag(message: Numbers) -> bool | None:
+    return True if message[0] else None
 
 
 def _word(words: tuple[str, ...], number: int) -> str:
@@ -75,39 +76,39 @@ def _some_word(words: tuple[str, ...], number: int) -> str | None:
     return _word(words, number) if number else None
 
 
-def _window(held: tuple[Rows]) -> Window | None:
+def _window(message: tuple[Rows]) -> Window | None:
     window = [
         WindowDimension(size, stride or 1, low, high, base or 1, window or 1, turned != 0)
-        for size, stride, low, high, base, window, turned in held[0]
+        for size, stride, low, high, base, window, turned in message[0]
     ]
     return tuple(window) or None
 
 
-def _convolution(held: tuple[Any, ...]) -> ConvolutionDimensions:
-    return ConvolutionDimensions(**dict(zip(ConvolutionDimensions.__struct_fields__, held, strict=True)))
+def _convolution(message: tuple[Any, ...]) -> ConvolutionDimensions:
+    return ConvolutionDimensions(**dict(zip(ConvolutionDimensions.__struct_fields__, message, strict=True)))
 
 
-def _precisions(held: tuple[Numbers]) -> tuple[str, ...] | None:
+def _precisions(message: tuple[Numbers]) -> tuple[str, ...] | None:
     """The precision of each operand; ``None`` if all are default, as in text."""
-    return tuple([_word(PRECISIONS, number) for number in held[0]]) if any(held[0]) else None
+    return tuple([_word(PRECISIONS, number) for number in message[0]]) if any(message[0]) else None
 
 
 def _listed_groups(lists: tuple[tuple[Numbers], ...]) -> ReplicaGroups:
     return ReplicaGroups.of_lists(tuple([devices for (devices,) in lists]))
 
 
-def _iota_groups(held: tuple[int, int, Numbers, Numbers]) -> ReplicaGroups:
-    count, size, reshape, order = held
+def _iota_groups(message: tuple[int, int, Numbers, Numbers]) -> ReplicaGroups:
+    count, size, reshape, order = message
     return ReplicaGroups.of_grid(count, size, DeviceGrid(reshape, order if len(reshape) > 1 else ()))
 
 
-def _device_list(held: tuple[tuple[tuple[Numbers], ...], tuple[int, int, Numbers, Numbers] | None]) -> ReplicaGroups:
-    lists, iota = held
+def _device_list(message: tuple[tuple[tuple[Numbers], ...], tuple[int, int, Numbers, Numbers] | None]) -> ReplicaGroups:
+    lists, iota = message
     return _listed_groups(lists) if iota is None else _iota_groups(iota)
 
 
-def _mesh_groups(held: tuple[tuple[Axes, Numbers, tuple[Numbers, Numbers] | None], tuple[Axis, ...]]) -> ReplicaGroups:
-    (axes, devices, iota), along = held
+def _mesh_groups(message: tuple[tuple[Axes, Numbers, tuple[Numbers, Numbers] | None], tuple[Axis, ...]]) -> ReplicaGroups:
+    (axes, devices, iota), along = message
     grid = None if iota is None else DeviceGrid(*iota)
     if not devices and grid is not None and len(grid.reshape) > 1:
         devices = grid.devices
@@ -115,10 +116,10 @@ def _mesh_groups(held: tuple[tuple[Axes, Numbers, tuple[Numbers, Numbers] | None
     return ReplicaGroups.of_mesh(Mesh(axes, tuple([(name, before, size or extent) for name, extent, before, size in parts]), devices))
 
 
-def _metadata(held: tuple[str, str, int, int]) -> Metadata | None:
-    if not any(held):
+def _metadata(message: tuple[str, str, int, int]) -> Metadata | None:
+    if not any(message):
         return None
-    op_name, source_file, source_line, frame = held
+    op_name, source_file, source_line, frame = message
     return Metadata(op_name=op_name, source_file=source_file, source_line=source_line, stack_frame_id=frame)
 
 
@@ -155,16 +156,16 @@ def read_literal(data: bytes, most: int = MAX_ELEMENTS) -> tuple[Element, ...] |
     plan = _LITERAL_PLANS.get(shape.dtype)
     if plan is None or not shape.is_bounded or shape.elements > most or shape.major_to_minor != tuple(range(shape.rank)):
         return None
-    (held,) = unpack(plan, data)
-    values: tuple[Element, ...] = held
+    (stored,) = unpack(plan, data)
+    values: tuple[Element, ...] = stored
     if "b" in plan:
-        values = tuple([element for part in held for element in decode_elements(part, shape, most) or ()])
+        values = tuple(chain.from_iterable([decode_elements(part, shape, most) or () for part in stored]))
     elif shape.dtype in ("c64", "c128"):
-        values = tuple([complex(*pair) for pair in zip(held[::2], held[1::2], strict=False)])
+        values = tuple([complex(*pair) for pair in zip(stored[::2], stored[1::2], strict=False)])
     elif shape.dtype == "pred":
-        values = tuple([number != 0 for number in held])
+        values = tuple([number != 0 for number in stored])
     elif shape.dtype == "u64":
-        values = tuple([number % 2**64 for number in held])
+        values = tuple([number % 2**64 for number in stored])
     return values if len(values) == shape.elements else None
 
 
@@ -205,7 +206,7 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "dim_labels": (("16(7i 8i 11i* 3i 4i 6i* 9i 10i 12i*)?", _convolution),),
     "slice": (("17(1i 2i 3i)*?", lambda rows: tuple([SliceRange(start, limit, stride or 1) for start, limit, stride in rows])),),
     # edge_padding_low, edge_padding_high, interior_padding
-    "padding": (("21(1(1i 2i 3i)*)?", lambda held: tuple([PadRange(*row) for row in held[0]])),),
+    "padding": (("21(1(1i 2i 3i)*)?", lambda message: tuple([PadRange(*row) for row in message[0]])),),
     "distribution": (("23i?", partial(_word, DISTRIBUTIONS)),),
     "channel_id": (("26i?", _nonzero),),
     "outfeed_shape": (("29b?", _shape),),
@@ -242,7 +243,7 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "feature_group_count": (("50i?", _nonzero),),
     # PrecisionConfig: operand_precision = 1, algorithm = 2.
     "operand_precision": (("51(1i*)?", _precisions),),
-    "algorithm": (("70i?", partial(_word, RNG_ALGORITHMS)), ("51(2i)?", lambda held: _some_word(DOT_ALGORITHMS, held[0]))),
+    "algorithm": (("70i?", partial(_word, RNG_ALGORITHMS)), ("51(2i)?", lambda message: _some_word(DOT_ALGORITHMS, message[0]))),
     "constrain_layout": (("56i?", bool),),
     "operand_layout_constraints": (("57b*?", lambda messages: tuple(map(_shape, messages))),),
     "batch_group_count": (("58i?", _nonzero),),
@@ -250,11 +251,11 @@ MADE: "dict[str, tuple[tuple[str, Callable[[Any], object | None]], ...]]" = {
     "left_side": (("59(1i)?", _inner_flag),),
     "lower": (("59(2i)?", _inner_flag), ("62(1i)?", _inner_flag)),
     "unit_diagonal": (("59(3i)?", _inner_flag),),
-    "transpose_a": (("59(4i)?", lambda held: _word(TRANSPOSES, held[0])),),
+    "transpose_a": (("59(4i)?", lambda message: _word(TRANSPOSES, message[0])),),
     "is_stable": (("60i?", bool),),
     "custom_call_has_side_effect": (("65i?", bool),),
     "indices_are_sorted": (("67i?", bool),),
-    "frontend_attributes": (("68(1(1t 2t)*)?", lambda held: dict(held[0]) or None),),
+    "frontend_attributes": (("68(1(1t 2t)*)?", lambda message: dict(message[0]) or None),),
     "unique_indices": (("69i?", bool),),
     "use_global_device_ids": (("71i?", bool),),
     # OutputOperandAliasing: output_shape_index = 1, operand_index = 2, operand_shape_index = 3.

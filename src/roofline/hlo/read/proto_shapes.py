@@ -16,10 +16,10 @@ def read_shape(data: bytes, place: tuple[int, int], known: dict[bytes, Shape], d
     """The shape whose message is at ``place`` in the file; ``known`` caches shapes by their encoding, so that equal ones are one object."""
     start, end = place
     key = data[start:end]
-    found = known.get(key)
-    if found is None:
-        found = known[key] = _shape(data, start, end, known, depth)
-    return found
+    shape = known.get(key)
+    if shape is None:
+        shape = known[key] = _shape(data, start, end, known, depth)
+    return shape
 
 
 def _shape(data: bytes, start: int, end: int, known: dict[bytes, Shape], depth: int) -> Shape:

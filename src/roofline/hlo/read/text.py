@@ -45,21 +45,21 @@ def parse_texts(text: str, where: str) -> list[HloModule]:
     """The modules in HLO text, in order; a `SourceError` names the line of an error."""
     text = text.replace("\r\n", "\n")
     lines, loose = text.split("\n"), bool(_LONG_COMMENT.search(text) or _LEADING_COMMA.search(text))
-    found: list[HloModule] = []
+    modules: list[HloModule] = []
     start = 0
-    while not found or start < len(lines):
-        reader = _Reader(lines, where, loose=loose)
+    while not modules or start < len(lines):
+        reader = _LineReader(lines, where, loose=loose)
         try:
             module, start = reader.read(start)
         except Malformed as error:
             raise placed(error, where, "line", reader.program.line) from None
         except RecursionError:
             raise SourceError(f"{where}: line {reader.program.line:,}: nested too deeply") from None
-        found.append(module)
-    return found
+        modules.append(module)
+    return modules
 
 
-class _Reader:
+class _LineReader:
     """Reads the lines in one pass. With ``loose``, a line need not be a whole instruction."""
 
     def __init__(self, lines: list[str], where: str, *, loose: bool = False) -> None:
@@ -114,8 +114,7 @@ class _Reader:
         end = number + 1
         while balance.is_open or self.lines[end - 1].rstrip()[-1:] in (",", "="):
             if end == len(self.lines):
-                what = "unterminated string" if balance.in_string else "unterminated comment" if balance.in_comment else "unclosed bracket"
-                raise Malformed(f"{what}: {excerpt(self.lines[number].strip())}")
+                raise Malformed(f"{balance.what_is_open}: {excerpt(self.lines[number].strip())}")
             self.lines[end] = without_line_comment(self.lines[end]) if "//" in self.lines[end] else self.lines[end]
             balance.feed("\n")
             balance.feed(self.lines[end])
@@ -124,15 +123,15 @@ class _Reader:
 
     def section(self, number: int) -> tuple[dict[int, str], int]:
         """The numbered entries of a table of stack frames, up to the next empty line."""
-        found: dict[int, str] = {}
+        entries: dict[int, str] = {}
         while number < len(self.lines) and (line := self.lines[number].strip()):
             self.program.line = number + 1
             match = _ENTRY.match(line)
             if match is None:
                 raise Malformed(f"not an entry of a table of stack frames: {excerpt(line)}")
-            found[whole(match[1])] = unquote(f'"{match[2]}"') if match[2] is not None else match[3]
+            entries[whole(match[1])] = unquote(f'"{match[2]}"') if match[2] is not None else match[3]
             number += 1
-        return found, number
+        return entries, number
 
     def computation(self, number: int) -> int:
         """One computation, from its header to its closing brace; the number of the line after it."""
@@ -172,24 +171,24 @@ class _Reader:
             end = min(number + count, len(self.lines))
             scanner = Scanner("\n".join(self.lines[number:end]), end == len(self.lines))
             try:
-                found, at = read(scanner)
+                value, at = read(scanner)
                 break
             except Unfinished:
                 count *= 4
         last = number + scanner.text.count("\n", 0, at)
         self.lines[last] = scanner.text[at:].partition("\n")[0]
-        return found, last, scanner.text
+        return value, last, scanner.text
 
     def written(self, number: int) -> tuple[list[Written], int]:
         """The instruction that begins in a line, preceded by those written inside it; and the number of the line where the next begins."""
         (written, inline), after, text = self.read_over_lines(number, Scanner.instruction)
-        for one in inline:
-            self.inline(one, self.before + number + text.count("\n", 0, one.at))
+        for computation in inline:
+            self.inline(computation, self.before + number + text.count("\n", 0, computation.at))
         return written, after
 
     def skip_comment(self, number: int) -> int:
         """The number of the line after a comment."""
-        return self.read_over_lines(number, lambda scanner: (None, scanner.skip(0)))[1]
+        return self.read_over_lines(number, lambda scanner: (None, scanner.after_blanks(0)))[1]
 
     def inline(self, inline: Inline, before: int) -> None:
         """Reads a computation written where it is called."""
@@ -228,8 +227,15 @@ class _Reader:
                 number = self.skip_comment(number)
             else:
                 several, number = self.written(number)
-                for one in several:
-                    words = (one.root, one.name, one.shape, one.opcode, one.inside, one.rest)
+                for instruction in several:
+                    words = (
+                        instruction.root,
+                        instruction.name,
+                        instruction.shape,
+                        instruction.opcode,
+                        instruction.inside,
+                        instruction.rest,
+                    )
                     program.instruction(draft, place, words, is_usual=False)
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
@@ -266,13 +272,14 @@ def _read_frames(sections: dict[str, dict[int, str]]) -> StackFrames:
     return StackFrames(
         files=tuple(_ordered(sections.get("FileNames", {}))),
         functions=tuple(_ordered(sections.get("FunctionNames", {}))),
-        locations=tuple(
-            (file, function, line, column)
-            for entry in _ordered(sections.get("FileLocations", {}))
-            for file, function, line, column in [_fields(entry, "file_name_id", "function_name_id", "line", "column")]
-        ),
+        locations=tuple([_location(entry) for entry in _ordered(sections.get("FileLocations", {}))]),
         frames=tuple((location, parent - shift) for location, parent in frames),
     )
+
+
+def _location(entry: str) -> tuple[int, int, int, int]:
+    file, function, line, column = _fields(entry, "file_name_id", "function_name_id", "line", "column")
+    return file, function, line, column
 
 
 def _ordered(table: dict[int, str]) -> list[str]:
@@ -282,5 +289,5 @@ def _ordered(table: dict[int, str]) -> list[str]:
 
 
 def _fields(entry: str, *names: str) -> tuple[int, ...]:
-    found = dict(_PAIR.findall(entry))
-    return tuple(whole(found.get(name, "0")) for name in names)
+    fields = dict(_PAIR.findall(entry))
+    return tuple(whole(fields.get(name, "0")) for name in names)

@@ -58,13 +58,13 @@ def _float(text: str) -> float:
 
 def _slices(text: str) -> tuple[SliceRange, ...]:
     """``{[0:8], [2:10:2]}``"""
-    found = []
+    ranges = []
     for item in split(braced(text)):
         bounds = [whole(bound) for bound in item.strip("[] ").split(":")]
         if len(bounds) not in (2, 3):
             raise Malformed(f"not a range: {excerpt(item)}")
-        found.append(SliceRange(*bounds))
-    return tuple(found)
+        ranges.append(SliceRange(*bounds))
+    return tuple(ranges)
 
 
 _WINDOW_FIELD = re.compile(r"(?<!\w)(\w++)=(\S++)")
@@ -100,13 +100,13 @@ def _pair(text: str) -> tuple[int, int]:
 
 def _padding(text: str) -> tuple[PadRange, ...]:
     """``0_1x2_-1_1``: low, high and interior of each dimension; nothing for a scalar."""
-    found = []
+    ranges = []
     for item in text.split("x") if text else ():
         numbers = [whole(number) for number in item.split("_")]
         if len(numbers) not in (2, 3):
             raise Malformed(f"not a padding: {excerpt(item)}")
-        found.append(PadRange(*numbers))
-    return tuple(found)
+        ranges.append(PadRange(*numbers))
+    return tuple(ranges)
 
 
 _DIM_LABELS = re.compile(r"([0-9bf?]+)_([0-9io?]+)->([0-9bf?]+)")
@@ -208,10 +208,10 @@ def parse_metadata(text: str) -> Metadata:
     if usual is not None:
         name, file, line, frame = usual.groups("")
         return Metadata(op_name=name, source_file=file, source_line=int(line or 0), stack_frame_id=int(frame or 0))
-    found = _METADATA.findall(braced(text))
-    if any(unclosed for _, _, _, unclosed in found):
+    fields = _METADATA.findall(braced(text))
+    if any(unclosed for _, _, _, unclosed in fields):
         raise Malformed(f"unterminated string in {excerpt(text)}")
-    return Metadata(**{name: _KEPT[name](long or short) for name, long, short, _ in found if name in _KEPT})  # type: ignore[arg-type]
+    return Metadata(**{name: _KEPT[name](long or short) for name, long, short, _ in fields if name in _KEPT})  # type: ignore[arg-type]
 
 
 def parse_frontend_attributes(text: str) -> dict[str, str]:
@@ -264,14 +264,14 @@ READERS: dict[str, Callable[[str], object]] = {
 @lru_cache(maxsize=_REMEMBERED)
 def read_attribute(text: str, name: str) -> object | None:
     """An attribute of an instruction, cached because several rules read the same one. One without a reader is its text, without quotes."""
-    found = find_attribute(text, name)
-    if found is None:
+    place = find_attribute(text, name)
+    if place is None:
         return None
-    start, end = found
+    start, end = place
     value = text[start:end]
     if name == "replica_groups" and value.startswith("mesh[") and "{" not in value:
         # The text of a mesh that lists its devices contains a comma: mesh['a'=2], device_ids=([2]) {'a'}.
-        value = text[start : (find_attribute(text, "device_ids") or found)[1]]
+        value = text[start : (find_attribute(text, "device_ids") or place)[1]]
     return READERS.get(name, unquote)(value.strip())
 
 

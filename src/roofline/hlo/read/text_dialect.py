@@ -21,13 +21,13 @@ class TextDialect(Struct, frozen=True):
             return parse_metadata(metadata)
         if name not in ("literal", "table"):
             return read_attribute(text, name)
-        found = find_attribute(text, "literal")
-        return None if found is None else read_literal(text[slice(*found)], MAX_TABLE if name == "table" else MAX_ELEMENTS)
+        place = find_attribute(text, "literal")
+        return None if place is None else read_literal(text[slice(*place)], MAX_TABLE if name == "table" else MAX_ELEMENTS)
 
     def names(self, raw: object) -> tuple[str, ...]:
         text, metadata = raw if isinstance(raw, tuple) else (str(raw), "")
-        found = _names(text)
-        return (*found, "metadata") if metadata else found
+        names = _names(text)
+        return (*names, "metadata") if metadata else names
 
     def unread(self, raw: object) -> str:
         return raw[0] if isinstance(raw, tuple) else str(raw)

@@ -299,14 +299,14 @@ def _calls(rest: str) -> tuple[tuple[str, str], ...]:
     only = _ONLY_CALL.match(rest)
     if only is not None and only.start(2) == last + 1:
         return ((ROLES[only[1]], only[2]),)
-    found: list[tuple[str, str]] = []
+    called: list[tuple[str, str]] = []
     if last >= 0:
         for role, start, end in attributes_of(rest):
             if role in ROLES:
-                found += [(ROLES[role], name) for name in _called(role, rest[start:end])]
+                called += [(ROLES[role], name) for name in _called(role, rest[start:end])]
             if start >= last:
                 break
-    return tuple(found)
+    return tuple(called)
 
 
 def _called(role: str, value: str) -> list[str]:
@@ -317,7 +317,7 @@ def _called(role: str, value: str) -> list[str]:
 
 
 def _control(rest: str) -> list[str]:
-    found = find_attribute(rest, "control-predecessors")
-    if found is None:
+    place = find_attribute(rest, "control-predecessors")
+    if place is None:
         return []
-    return [match[1] for item in split(braced(rest[slice(*found)])) if (match := _NAME.fullmatch(item))]
+    return [match[1] for item in split(braced(rest[slice(*place)])) if (match := _NAME.fullmatch(item))]

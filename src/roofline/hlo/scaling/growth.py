@@ -11,8 +11,8 @@ from math import ceil, prod
 
 from ..ir.module import HloModule
 from ..ir.shapes import Shape
+from ..lower.products import product_dimensions
 from ..partition.propagation import Key
-from ..unneeded.kernels import product_dimensions
 from ..unneeded.values import RENAMED
 from .links import Link, links_of
 

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from ..ir.attributes import ConvolutionDimensions, DotDimensions
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
+from ..lower.products import product_dimensions
 from ..partition.dimensions import Dimensions, Rule, reshape_rule, rule_of
 from ..partition.propagation import Key, handed_on
 from ..price.loops import Loops
-from ..unneeded.kernels import product_dimensions
 from .attention_calls import attention_arrays
 
 _CUT = ("slice", "pad", "dynamic-slice", "reverse", "sort", "topk", "reduce-window", "select-and-scatter")

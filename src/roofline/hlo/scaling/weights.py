@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator
 from msgspec import Struct
 
 from ..ir.module import Computation, HloModule, Instruction
+from ..lower.products import DOTS, product_dimensions
 from ..partition.propagation import Key
 from ..price.elementwise import ELEMENTWISE
-from ..unneeded.kernels import DOTS, product_dimensions
 from ..unneeded.values import RENAMED, Value, Values
 from .growth import Marks, Program, running
 from .links import convolution_arrays

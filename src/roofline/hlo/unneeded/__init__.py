@@ -9,15 +9,17 @@ from functools import cached_property
 
 from msgspec import Struct
 
+from ... import rules
 from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
+from ...graph import NO_KERNEL
 from ...operation import Operation
 from ...rule_failures import RuleFailures, rule_name
 from ...workload import Array, Avoidable, Op, Workload
 from ..ir.layers import LayerRun
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
-from ..lower import as_written
+from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
@@ -41,12 +43,10 @@ from .low_batch import is_split, low_batches
 from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
 from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
-from .one_hot import compared_bins, one_hot_products
 from .operations import operation
 from .padded import padding, room_for_groups
 from .parallel_products import parallel_products
 from .pooled_windows import pooled_windows
-from .product_order import costly_orders
 from .program_arrays import exchanged, results_of
 from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
@@ -64,8 +64,6 @@ from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
 from .stacked_states import stacked_states
 from .stored_repeats import stored_repeats
-from .summed_batches import summed_batches
-from .summed_products import summed_products
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .undone_sorts import undone_sorts
@@ -80,8 +78,6 @@ __all__ = ["Review", "reviewed_program"]
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (
-    one_hot_products,
-    compared_bins,
     dense_experts,
     gated_experts,
     selected_products,
@@ -126,10 +122,7 @@ RULES: tuple[Rule, ...] = (
     odd_sizes,
     odd_transforms,
     repeated_rows,
-    costly_orders,
     inverses,
-    summed_products,
-    summed_batches,
     repeated_operands,
     stored_repeats,
     padded_tiles,
@@ -168,6 +161,7 @@ class Review:
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
         self._kinds: dict[tuple[int, int], _Kind] = {}  # by computation and representative kernel
         self._operations: dict[tuple[int, int], Operation | None] = {}
+        self._of_graphs: dict[int, tuple[tuple[int, tuple[int, int], Avoidable], ...]] = {}  # by the id of the pricer of a program
 
     @classmethod
     def of(
@@ -333,12 +327,34 @@ class Review:
     def _apply(self, kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
         """The avoidable work of kernels. Of one kind it is that of the first rule; one rule may name several groups of a kind."""
         found: dict[int, list[tuple[int, Avoidable]]] = {}
-        for number, rule in enumerate(RULES):
-            for index, avoidable in self._failures.attempt(rule_name(rule), tuple, _evidence(rule, kernels)) or ():
-                held = found.setdefault(index, [])
-                if index in kernels.costs and not any(_excludes(one, avoidable, number == by) for by, one in held):
-                    held.append((number, avoidable))
+        for number, index, avoidable in self._all_evidence(kernels):
+            held = found.setdefault(index, [])
+            if index in kernels.costs and not any(_excludes(one, avoidable, number == by) for by, one in held):
+                held.append((number, avoidable))
         return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
+
+    def _all_evidence(self, kernels: Kernels) -> Iterator[tuple[int, int, Avoidable]]:
+        """What each rule finds, with the number of the rule and the place of the kernel: first those on graphs."""
+        for number, kernel, avoidable in self._evidence_of_graph(kernels.pricer, kernels.times):
+            computation, index = kernel
+            if computation == kernels.number:
+                yield number, index, avoidable
+        for number, rule in enumerate(RULES, len(rules.ON_PROGRAMS)):
+            for index, avoidable in self._failures.attempt(rule_name(rule), tuple, _evidence(rule, kernels)) or ():
+                yield number, index, avoidable
+
+    def _evidence_of_graph(self, pricer: Pricer, times: Mapping[int, int]) -> tuple[tuple[int, tuple[int, int], Avoidable], ...]:
+        """What the rules on graphs find in a program, by the computation and place of each kernel."""
+        if id(pricer) not in self._of_graphs:
+            graph = self._failures.attempt("graphs", _lowered, pricer, times)
+            self._of_graphs[id(pricer)] = tuple(self._graph_evidence(graph)) if graph is not None else ()
+        return self._of_graphs[id(pricer)]
+
+    def _graph_evidence(self, program: Lowered) -> Iterator[tuple[int, tuple[int, int], Avoidable]]:
+        for number, rule in enumerate(rules.ON_PROGRAMS):
+            for kernel, avoidable in self._failures.evidence((rule,), program.graph):
+                if kernel != NO_KERNEL:
+                    yield number, program.places[kernel], avoidable
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:
@@ -363,6 +379,13 @@ def _as_written(module: HloModule) -> HloModule:
         return as_written(module)
     except (SourceError, FormulaError):
         return module  # a damaged attribute: pricing the instruction reports it
+
+
+def _lowered(pricer: Pricer, times: Mapping[int, int]) -> Lowered | None:
+    try:
+        return lowered(pricer, times)
+    except (SourceError, FormulaError):
+        return None  # a damaged attribute: pricing the instruction reports it
 
 
 def _product(kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:

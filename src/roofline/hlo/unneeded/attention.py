@@ -18,7 +18,7 @@ from ..ir.shapes import Shape
 from ..price.traffic import source
 from ..price.types import Site
 from .kernels import Kernels, Product
-from .one_hot import position
+from .positions import position
 from .scores import Scores
 from .values import Value, Values
 

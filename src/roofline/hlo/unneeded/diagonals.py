@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from ...workload import Avoidable
 from .kernels import Kernels
-from .one_hot import is_diagonal
-from .summed_products import is_only_use
+from .positions import is_diagonal
 from .unused import CLASS, KIND
 from .values import RENAMED, Value
 
@@ -32,9 +31,20 @@ def _takes_the_diagonal(kernels: Kernels, one: Value, index: int) -> bool:
         return False
     number = 0 if one.opcode == "gather" else 1
     taken = kernels.values.operand(one, number)
-    if kernels.holding(kernels.values.origin(taken, RENAMED)) != index or not is_only_use(kernels, one, number):
+    if kernels.holding(kernels.values.origin(taken, RENAMED)) != index or not _is_only_use(kernels, one, number):
         return False
     if one.opcode == "select":
         return is_diagonal(kernels.values, one)
     sizes = one.instruction.integers("slice_sizes")
     return set(sizes) == {1} and one.shape.elements <= max(taken.shape.dims)
+
+
+def _is_only_use(kernels: Kernels, use: Value, number: int = 0) -> bool:
+    """Whether an instruction is the only use, in its kernel, of one of its operands."""
+    value, user = kernels.values.operand(use, number), use.index
+    while value.inside and kernels.values.users(value.computation, value.index) == [user]:
+        arrays = [one for one in kernels.values.operands(value) if one.shape.elements == value.shape.elements and one.opcode != "broadcast"]
+        if value.opcode == "parameter" or len(arrays) != 1:
+            return value.opcode == "parameter"
+        value, user = arrays[0], value.index
+    return not value.inside

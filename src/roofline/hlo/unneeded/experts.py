@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost, less_traffic
 from ...workload import Avoidable, Facts
-from .kernels import DOTS, Kernels
+from ..lower.products import DOTS
+from .kernels import Kernels
 from .values import LAYOUT, Value, Values
 
 KIND, CLASS = "dense-experts", "dense"

@@ -15,7 +15,7 @@ from ...workload import Avoidable, Facts
 from ..ir.module import Computation
 from .experts import CLASS, KIND
 from .kernels import Kernels, Product
-from .one_hot import position
+from .positions import position
 from .values import LAYOUT, Value, Values
 
 _CHOOSING = frozenset(("sort", "topk", "custom-call", "reduce"))

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from ...cost import Cost
 from ...workload import Avoidable
 from .kernels import Kernels
-from .one_hot import is_diagonal
-from .product_order import KIND
+from .positions import is_diagonal
 from .values import LAYOUT, RENAMED, Value
 
-GROUP = "inverse"
+KIND, GROUP = "product-order", "inverse"
 _SOLVES = "__cublas$triangularSolve"
 _MOVES = LAYOUT | {"parameter"}
 _SPREAD = RENAMED | {"broadcast", "gather"}

@@ -1,7 +1,7 @@
 """The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
 
 from collections.abc import Collection, Iterator, Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from math import prod
 
 from msgspec import Struct
@@ -11,17 +11,13 @@ from ...dtypes import DType, wider
 from ...errors import SourceError
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
-from ..price.calls.products import dimensions, precision_of
-from ..price.calls.settings import section, word, words
+from ..lower.products import DOTS, product_dimensions, product_sizes
 from ..price.convolved_products import ProductSizes, convolved_product
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
-from ..read.backend_config import parse_config
 from .values import Value, Values
 
-_LIBRARY = ("__cublas$gemm", "__cublas$lt$matmul", "__cublas$lt$matmul$f8", "__cublas$lt$matmul$mx")
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
-DOTS = ("dot", "ragged-dot", "scaled-dot")
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
 _FEW = 0.05
 _TINY = 4
@@ -90,7 +86,7 @@ class Kernels:
     """
 
     def __init__(self, pricer: Pricer, values: Values, number: int, times: Mapping[int, int] | None = None) -> None:
-        self._times = times or {}
+        self.times = times or {}
         self.pricer, self.values, self.number = pricer, values, number
         self.module, self.platform = pricer.module, pricer.platform
         self.computation = self.module.computations[number]
@@ -114,7 +110,7 @@ class Kernels:
     @property
     def is_shortened(self) -> bool:
         """Whether one layer represents others."""
-        return bool(self._times)
+        return bool(self.times)
 
     def product(self, index: int) -> Product | None:
         """The product that a kernel computes; the largest if there are several."""
@@ -159,7 +155,7 @@ class Kernels:
     def are_few(self, ids: Collection[int]) -> bool:
         """Whether some products have a negligible share of the FLOP of all products."""
         every = {*self.products, *self.convolutions}
-        mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self._times.get(id, 1) for id in those) for those in (ids, every))
+        mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self.times.get(id, 1) for id in those) for those in (ids, every))
         return mine < _FEW * all_of_them
 
     def parts_with(self, opcode: str) -> Iterator[Value]:
@@ -207,7 +203,7 @@ def product(values: Values, made: Value) -> Product | None:
     if dims is None or len(instruction.operands) < 2:
         return None
     left, right = values.operand(made, 0), values.operand(made, 1)
-    sizes = _sizes(dims, left.shape.dims, right.shape.dims)
+    sizes = product_sizes(dims, left.shape.dims, right.shape.dims)
     if sizes is None:
         return None
     batch, rows, depth, columns = sizes
@@ -218,21 +214,6 @@ def product(values: Values, made: Value) -> Product | None:
     if min(batch, rows, depth, columns) < 1:
         return None
     return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns, groups=groups)
-
-
-@lru_cache(maxsize=256)  # a program repeats its products for each layer
-def _sizes(dims: DotDimensions, ours: tuple[int, ...], theirs: tuple[int, ...]) -> tuple[int, int, int, int] | None:
-    """Batch, rows, depth and columns of a product; ``None`` if its dimension numbers do not match its operands."""
-    named = [(axis, ours) for axis in (*dims.lhs_contracting, *dims.lhs_batch)]
-    named += [(axis, theirs) for axis in (*dims.rhs_contracting, *dims.rhs_batch)]
-    if any(axis >= len(sizes) for axis, sizes in named):
-        return None
-    return (
-        prod(ours[axis] for axis in dims.lhs_batch),
-        prod(size for axis, size in enumerate(ours) if axis not in (*dims.lhs_contracting, *dims.lhs_batch)),
-        prod(ours[axis] for axis in dims.lhs_contracting),
-        prod(size for axis, size in enumerate(theirs) if axis not in (*dims.rhs_contracting, *dims.rhs_batch)),
-    )
 
 
 def _convolved(values: Values, made: Value) -> ConvolvedProduct | None:
@@ -254,52 +235,3 @@ def _convolution(values: Values, made: Value) -> Convolution | None:
     kernel = made.shape if instruction.custom_call_target == "__cudnn$convBackwardFilter" else right.shape
     axes = (labels.kernel_input_feature, labels.kernel_output_feature)
     return Convolution(left, right, (kernel.dims[axes[0]], kernel.dims[axes[1]])) if max(axes) < len(kernel.dims) else None
-
-
-def product_dimensions(instruction: Instruction) -> DotDimensions | None:
-    """The dimension numbers of a product, as a dot or as a library call; ``None`` for other instructions."""
-    if instruction.opcode in DOTS:
-        return instruction.dot
-    if instruction.opcode != "custom-call" or instruction.custom_call_target not in _LIBRARY:
-        return None
-    try:
-        return _library_dimensions(instruction.backend_config_text)
-    except SourceError:
-        return None
-
-
-def product_precision(instruction: Instruction) -> str:
-    """The precision that a product requests: ``highest``, ``high`` or ``default``."""
-    requested = instruction.operand_precision
-    if not requested and instruction.opcode == "custom-call":
-        try:
-            requested = words(precision_of(_settings(instruction.backend_config_text)), "operand_precision")
-        except SourceError:
-            requested = ()
-    return next((one for one in ("highest", "high") if one in [word.lower() for word in requested]), "default")
-
-
-def is_linear(instruction: Instruction) -> bool:
-    """Whether a product is linear in its operands: a library call may apply an activation to its result."""
-    if instruction.opcode != "custom-call":
-        return True
-    try:
-        parts = _epilogue(instruction.backend_config_text).split("_")
-    except SourceError:
-        return False
-    return not {"RELU", "GELU", "SILU"} & {*parts}
-
-
-@lru_cache(maxsize=256)  # a program repeats its products for each layer
-def _library_dimensions(text: str) -> DotDimensions:
-    return dimensions(section(_settings(text), "dot_dimension_numbers"))
-
-
-@lru_cache(maxsize=256)
-def _epilogue(text: str) -> str:
-    return word(_settings(text), "epilogue", "DEFAULT")
-
-
-def _settings(text: str) -> Mapping[str, object]:
-    config: Mapping[str, object] = parse_config(text)
-    return section(config, "gemm_backend_config") if "gemm_backend_config" in config else config

@@ -10,11 +10,11 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from ...dtypes import dtype
+from ...dtypes import dtype, wider
 from ...workload import source_line
 from ..ir.module import Instruction
-from ..ir.shapes import NUMBERS
-from ..price.fused_collectives import started
+from ..ir.shapes import NUMBERS, Shape
+from ..price.fused_collectives import exchange_alone, started
 from ..price.program import Origin
 from .kernels import ConvolvedProduct, Product
 
@@ -63,17 +63,24 @@ def wording(instruction: Instruction, product: Product | ConvolvedProduct | None
         return Wording(_product_word(product.made.instruction.op_name, "dot"), f"{product.sizes} {product.number.name}", is_product=True)
     if product is None:
         return Wording(_main(instruction, parts), _array(shape.dtype, shape.dims) if shape.is_array else "")
-    number = _format(product.left.shape.dtype if product.left.shape.is_array else shape.dtype)
+    number = _multiplied_in(product, shape)
     if split:
         whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
         return Wording("dot", f"{whole} {number}, depth split in {product.batch}", is_product=True)
     return Wording("dot", f"{product} {number}", is_product=True)
 
 
+def _multiplied_in(product: Product, result: Shape) -> str:
+    """The wider format of a product's operands: one-hot rows are of one byte."""
+    shapes = [side.shape for side in (product.left, product.right) if side.shape.is_array]
+    return wider(*(shape.number for shape in shapes)).name if shapes else _format(result.dtype)
+
+
 def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction], origin: Origin, program: str) -> str:
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
-    exchange = (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
+    parts = tuple(parts)
+    exchange = exchange_alone(parts) or (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
     if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
         return f"{where}  {exchange} {words.sizes}"
     if words.is_product:

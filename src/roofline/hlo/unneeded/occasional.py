@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ...workload import Avoidable
+from ..lower.products import is_linear, product_dimensions
 from .fingerprints import Fingerprints
-from .kernels import Kernels, is_linear, product_dimensions
+from .kernels import Kernels
 from .unused import CLASS, KIND
 from .values import SPREAD, Value
 

@@ -8,6 +8,7 @@ from ...operation import BYTE_TRANSPOSE, COMPLEX, GATHERED, INTERLEAVED, Attenti
 from ...resource import HBM
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
+from ..lower.products import DOTS
 from ..price.calls.cudnn import BACKWARD_FILTER, BACKWARD_INPUT, FORWARD
 from ..price.calls.cudnn import convolution_sizes as called_convolution_sizes
 from ..price.calls.fmha import attention_of
@@ -16,7 +17,7 @@ from ..price.collectives import group_size
 from ..price.contractions import convolution_sizes
 from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
-from .kernels import DOTS, Kernels
+from .kernels import Kernels
 from .kernels import Product as Found
 from .values import Value
 

@@ -13,8 +13,9 @@ from ...resource import HBM
 from ...units import parse
 from ...workload import Avoidable, Saves
 from ..ir.module import Computation, Instruction
+from ..lower.products import DOTS
 from ..price.contractions import default_unit
-from .kernels import DOTS, Kernels
+from .kernels import Kernels
 from .values import RENAMED
 
 KIND, PAIRS, BRANCHES = "repeated-operand", "pairs", "branches"

@@ -10,7 +10,7 @@ from ...workload import Avoidable, Usual
 from .axes import source_axis
 from .kernels import Kernels
 from .layout import CLASS, KIND
-from .one_hot import follows
+from .positions import follows
 from .rebuilt import carried_part
 from .values import LAYOUT, RENAMED, SPREAD, Value, Values
 

@@ -1,7 +1,4 @@
-"""Products with a one-hot matrix, where a gather or a scatter-add would do.
-
-One-hot rows are made by a comparison of a column of ids with the numbers 0 to n - 1, or by a scatter of one value to each row of zeros.
-"""
+"""Products with one-hot rows: an embedding or its gradient computed as a product, where a gather or a scatter-add is cheaper."""
 
 from collections.abc import Iterator
 
@@ -9,98 +6,110 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
-from ...graph import NO_KERNEL, RENAMING, Graph, Node, Operator
+from ...graph import NO_KERNEL, Factor, Graph, Node, Operator
+from ...graph.facts.one_hot import Hot, hot_axes, position
 from ...resource import HBM, vector
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 
 KIND, CLASS = "one-hot-product", "dense"
-_SPREAD = RENAMING | {Operator.BROADCAST}
+SLOTS = "slots"  # the group of products with rows that are one-hot in two indices
 
 
-class OneHot(Struct, frozen=True):
-    """One-hot rows: how many, of how many columns, and the kernels that make them for products alone."""
+class Lookup(Struct, frozen=True):
+    """A product with a one-hot operand at a place; ``group`` is that of the finding."""
 
-    rows: int
-    columns: int
-    makers: tuple[int, ...]
+    product: Node
+    place: int
+    hot: Hot
+    group: str
 
 
 def one_hot_products(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that multiply by one-hot rows, with the cost of a lookup instead, and those that make the rows."""
-    makers: dict[int, Avoidable] = {}
+    lookups = {lookup.product.kernel: lookup for lookup in _lookups(graph)}
+    making: dict[int, Avoidable] = {}
+    for kernel, lookup in lookups.items():
+        avoidable = _looked_up(graph, lookup)
+        yield kernel, avoidable
+        for maker in sorted(_makers(graph, lookup.product.takes[lookup.place]) - lookups.keys()):
+            making.setdefault(maker, replace(avoidable, instead=NOTHING))
+    spared = _only_for(graph, {*making}, lookups)
+    yield from ((kernel, avoidable) for kernel, avoidable in making.items() if kernel in spared)
+
+
+def _lookups(graph: Graph) -> Iterator[Lookup]:
     for product in graph.of(Operator.DOT):
-        for place in (0, 1):
-            hot = _one_hot(graph, product.takes[place])
-            if hot is None:
-                continue
-            avoidable = _looked_up(graph, product, place, hot)
-            yield product.kernel, avoidable
-            makers |= dict.fromkeys(hot.makers, replace(avoidable, instead=NOTHING))
-            break
-    yield from makers.items()
+        for place, factor in enumerate((product.sizes.left, product.sizes.right)):
+            hot = hot_axes(graph, product.takes[place])
+            if product.kernel != NO_KERNEL and hot.axes and _are_rows(hot, factor):
+                yield Lookup(product, place, hot, SLOTS if _has_slots(graph, product.takes[place]) else "")
+                break
 
 
-def _one_hot(graph: Graph, array: int) -> OneHot | None:
-    """The one-hot rows that an array has, or ``None``."""
-    origin = graph.origin(array)
-    maker = graph.maker.get(origin)
-    if maker is None:
-        return None
-    if maker.operator == Operator.SCATTER:
-        is_one_hot = _is_scattered(graph, maker)
-    else:
-        is_one_hot = maker.operator == Operator.EQUAL and _is_compared(graph, maker)
-    whole = graph.arrays[maker.gives[0]]
-    if not is_one_hot or not whole.elements:
-        return None
-    nodes = graph.between(array)
-    spared = [node for node in (*nodes, maker) if all(user.operator == Operator.DOT for user, _ in graph.uses(node.gives[0]))]
-    if maker in spared and maker.operator == Operator.SCATTER and (zeros := graph.made_by(maker.takes[0], Operator.FILL)) is not None:
-        spared.append(zeros)
-    kernels = tuple(node.kernel for node in spared if node.kernel != NO_KERNEL)
-    return OneHot(whole.elements // whole.shape[-1], whole.shape[-1], kernels)
+def _are_rows(hot: Hot, factor: Factor) -> bool:
+    """Whether the hot axes are all summed, or all of the result."""
+    return hot.axes <= {*factor.summed} or hot.axes <= {*factor.free}
 
 
-def _is_scattered(graph: Graph, scatter: Node) -> bool:
-    """Whether a scatter writes one element in each row of its last axis, of an array of zeros."""
-    base, positions = (graph.arrays[array] for array in scatter.takes[:2])
-    axes = (-1, len(base.shape) - 1) if base.sure else (-1, len(base.shape) - 1, None)
-    is_filled = graph.made_by(scatter.takes[0], Operator.FILL) is not None or not base.sure
-    return scatter.params in axes and is_filled and bool(base.shape) and positions.shape == (*base.shape[:-1], 1)
+def _has_slots(graph: Graph, array: int) -> bool:
+    """Whether the rows of a matrix are one-hot in two indices, or sums of such rows: of tokens over the slots of experts."""
+    node = graph.made_by(array, Operator.REDUCE, Operator.MULTIPLY, Operator.AND)
+    if node is not None and node.operator == Operator.REDUCE:
+        node = graph.made_by(node.takes[0], Operator.MULTIPLY, Operator.AND)
+    return node is not None and node.operator != Operator.REDUCE and len(hot_axes(graph, node.gives[0]).axes) > 1
 
 
-def _is_compared(graph: Graph, equal: Node) -> bool:
-    """Whether a comparison is of one id for each row with the numbers of the columns."""
-    if len(equal.takes) != 2:
-        return False
-    columns = graph.arrays[equal.gives[0]].shape[-1:]
-    for ids, numbers in (equal.takes, equal.takes[::-1]):
-        origin = graph.origin(numbers, _SPREAD)
-        of_columns = graph.arrays[origin]
-        is_iota = graph.made_by(origin, Operator.IOTA) is not None
-        is_unknown = not of_columns.sure and origin not in graph.maker and of_columns.elements != graph.arrays[ids].elements
-        if graph.arrays[ids].shape[-1:] in ((1,), ()) and columns == (of_columns.elements,) and (is_iota or is_unknown):
-            return True
-    return False
-
-
-def _looked_up(graph: Graph, product: Node, place: int, hot: OneHot) -> Avoidable:
+def _looked_up(graph: Graph, lookup: Lookup) -> Avoidable:
     """The cost of a gather instead of a product that sums over the one-hot columns, else that of a scatter-add."""
-    sizes, other = product.sizes, graph.arrays[product.takes[1 - place]]
-    width = sizes.columns if place == 0 else sizes.rows
-    number = other.dtype
-    moved = number.bytes(hot.rows * width) if number is not None else 0
-    if _sums_columns(graph, product, place, hot):
-        instead, cause = Cost.of({HBM: 2 * moved}), "gather"
+    sizes, place, many = lookup.product.sizes, lookup.place, lookup.hot.many
+    factor, other = (sizes.left, sizes.right)[place], graph.arrays[lookup.product.takes[1 - place]]
+    rows, width = (sizes.rows, sizes.columns) if place == 0 else (sizes.columns, sizes.rows)
+    element = other.bytes / max(other.elements, 1)
+    if lookup.hot.axes <= {*factor.summed}:
+        instead = Cost.of({HBM: (1 + many) * sizes.batch * rows * width * element})
+        cause = "looked_up" if many == 1 else "summed"
     else:
-        written = number.bytes(hot.columns * width) if number is not None else 0
-        instead, cause = Cost.of({HBM: 3 * moved + written, vector("fp32"): hot.rows * width}), "scatter_add"
-    return Avoidable(kind=KIND, instead=instead, cause=cause, facts={"rows": hot.rows, "columns": hot.columns}, unneeded=CLASS)
+        read, written = (sizes.batch * count * width * element for count in (sizes.depth, rows))
+        instead = Cost.of({HBM: many * 3 * read + written, vector("fp32"): many * sizes.batch * sizes.depth * width})
+        cause = "added" if many == 1 else "all_added"
+    facts = Facts(product=str(sizes), many=many)
+    return Avoidable(kind=KIND, instead=instead, cause=cause, facts=facts, unneeded=CLASS, group=lookup.group)
 
 
-def _sums_columns(graph: Graph, product: Node, place: int, hot: OneHot) -> bool:
-    """Whether a product sums over the columns of its one-hot operand: of a square one, memory tells, where columns are neighbours."""
-    operand = graph.arrays[product.takes[place]]
-    if hot.rows == hot.columns and operand.strides is not None:
-        return operand.strides[-1 if place == 0 else -2] == 1
-    return product.sizes.depth == hot.columns
+def _makers(graph: Graph, array: int) -> set[int]:
+    """The kernels that make one-hot rows, and the positions for them; the indices themselves a lookup needs too."""
+    kernels, seen, waiting = set[int](), set[int](), [array]
+    while waiting:
+        array = waiting.pop()
+        node = graph.maker.get(array)
+        if node is None or array in seen or not _is_row(graph, array):
+            continue
+        seen.add(array)
+        if node.kernel != NO_KERNEL:
+            kernels.add(node.kernel)
+        waiting += node.takes
+    return kernels
+
+
+def _is_row(graph: Graph, array: int) -> bool:
+    """Whether an array has one-hot rows, or what they are made of: positions, or one value everywhere."""
+    return bool(hot_axes(graph, array).axes) or position(graph, array) is not None or graph.distinct(array) == 1
+
+
+def _only_for(graph: Graph, makers: set[int], lookups: dict[int, Lookup]) -> set[int]:
+    """Those of some kernels whose results only lookups and such kernels use."""
+    while True:
+        useful = {kernel for kernel in makers if not _are_used_by(graph, kernel, makers, lookups)}
+        if not useful:
+            return makers
+        makers = makers - useful
+
+
+def _are_used_by(graph: Graph, kernel: int, makers: set[int], lookups: dict[int, Lookup]) -> bool:
+    for array in graph.written(kernel):
+        for node, name in graph.uses(array):
+            lookup = lookups.get(node.kernel)
+            is_row = lookup is not None and (node != lookup.product or node.takes[1 - lookup.place] != name)
+            if node.kernel not in makers and not is_row:
+                return False
+    return True

@@ -20,6 +20,7 @@ from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
 from .earlier_launches import recorded_twins
+from .execution_trace import tensors_by_execution_trace
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
@@ -29,9 +30,11 @@ from .pricing import Prices, priced_executions
 from .properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .ranks import waiting_included
 from .reading import Trace
-from .rows import PS, DeviceRows
+from .rows import ORDERED_STEPS, PS, DeviceRows
 from .steps import steps_of
+from .tensor_ids import read_ids, tensors_by_ids
 from .trials import tried_events
+from .used_tensors import NEVER_FREED, UsedTensors
 
 LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a note
 LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran
@@ -86,8 +89,23 @@ class _Reader:
         tried = tried_events(work, self.host, self.launches, self.names)
         found = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed, tried)
         executions, priced = priced_executions(*found, prices, self.host)
-        contexts = Contexts(self.host, self.names)
-        return [DeviceRows(number, work, executions, priced, prices, contexts, tried) for number in distinct(work.device).tolist()]
+        contexts, tensors = Contexts(self.host, self.names), self._tensors(prices)
+        return [DeviceRows(number, work, executions, priced, prices, contexts, tried, tensors) for number in distinct(work.device).tolist()]
+
+    def _tensors(self, prices: Prices) -> UsedTensors | None:
+        """The tensors that ops used, if an execution trace has them, or the trace has ids of them."""
+        if self.trace.observed is not None:
+            return tensors_by_execution_trace(self.trace.observed, self.trace.columns.functions, self.host)
+        if self.trace.head.tensors is None:
+            return None
+        try:
+            ids = read_ids(self.trace.head.tensors)
+        except SourceError as error:
+            self.trace.notes.append(f"{self.trace.name}: {error}")
+            return None
+        later = distinct(self.marks[self.marks != NONE])[ORDERED_STEPS:]
+        until = int(self.steps.begins[later[0]]) if len(later) else NEVER_FREED
+        return tensors_by_ids(ids, self.host, self.names, prices.arguments, until)
 
     def _network(self) -> Network | None:
         """The network of the first device."""

@@ -2,6 +2,8 @@
 
 A file in the trace's folder with ``capture`` in its name, or any file in a folder ``capture_traces`` there, may have the captures of the
 graphs that the trace replays. `roofline capture` names them after the process, as it does the trace, and numbers them.
+
+A file with ``et`` or ``execution_trace`` among the words of its name may be that of an `ExecutionTraceObserver`.
 """
 
 import re
@@ -11,6 +13,7 @@ FOLDER, WORD = "capture_traces", "capture"
 MOST_FILES = 8
 MOST_OF_ONE_PROCESS = 64
 _NAMES = (".json", ".json.gz")
+_EXECUTION = re.compile(r"(?:.*[._-])?(?:et|execution[._-]?traces?)(?:[._-].*)?\.json(?:\.gz)?", re.IGNORECASE)
 _STAMP = r"\.\d+\.pt\.trace\.json(\.gz)?$"
 
 
@@ -30,3 +33,11 @@ def capture_files(path: Path | str) -> list[Path]:
     process = re.sub(_STAMP, "", trace.name)
     of_it = [file for file in found if file.name.startswith(f"{process}.")]
     return of_it[:MOST_OF_ONE_PROCESS] or found[:MOST_FILES]
+
+
+def execution_trace_files(path: Path | str) -> list[Path]:
+    """The files beside a trace that may be execution traces, by their names."""
+    trace = Path(path)
+    if is_capture(trace) or not trace.is_file():
+        return []
+    return [file for file in sorted(trace.parent.iterdir()) if _EXECUTION.fullmatch(file.name) and file != trace and file.is_file()]

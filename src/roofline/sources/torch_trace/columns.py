@@ -29,6 +29,8 @@ MEMORY = "[memory]"  # the name of an allocation event
 HOST_MEMORY = 0  # c10::DeviceType of the CPU
 _FAR_NS = 2**62  # time stamps beyond this are invalid
 _FAR_US = _FAR_NS // 1000
+_MOST_FUNCTIONS = 200_000  # ops of the first steps
+_MOST_IDS = 2**31  # larger external ids are not kept
 _NO_ARGS = Args()
 _TIMES = ("start", "length")
 _LONG = ("sequence", "correlation", "device")  # columns of 64 bits; 32 are enough for the others
@@ -96,7 +98,7 @@ def _numbers(name: str, column: "array[Any]") -> "Integers":
     return whole
 
 
-HOST_COLUMNS = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra")
+HOST_COLUMNS = ("thread", "start", "length", "name", "kind", "arguments", "sequence", "extra", "external")
 LAUNCH_COLUMNS = ("thread", "start", "length", "name", "correlation", "extra")
 
 
@@ -107,6 +109,7 @@ class Columns:
         self.names, self.threads, self.grids = Numbered(), Numbered(), Numbered()
         self.arguments, self.extras, self.queues, self.kernels = Numbered(), Numbered(), Numbered(), Numbered()
         self.captured: set[int] = set()  # threads of other recordings
+        self.functions: dict[int, int] = {}  # by external id of the first ops, the number that an ExecutionTraceObserver gave them
         self.unread: set[str] = set()  # categories of events of other devices
         self.allocated, self.reserved = 0, 0  # the most bytes at once on a device
         self.host = Table(*HOST_COLUMNS)
@@ -175,13 +178,16 @@ class Columns:
         return found
 
     def _op_fields(self, events: list[Event], kind: int) -> dict[str, list[int]]:
-        """Arguments, sequence numbers and extra fields of ops."""
+        """Arguments, sequence numbers, extra fields and external ids of ops."""
         if kind == PYTHON:
-            return dict.fromkeys(("arguments", "sequence", "extra"), [NONE] * len(events))
+            return dict.fromkeys(("arguments", "sequence", "extra", "external"), [NONE] * len(events))
         numbered, none = self.arguments, ABSENT
         each = [event.args or _NO_ARGS for event in events]
+        if each[-1].function and len(self.functions) < _MOST_FUNCTIONS:
+            self.functions.update((one.external, one.function) for one in each if one.function and one.external is not None)
         return {
             "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in each],
+            "external": [NONE if (number := one.external) is None or not 0 <= number < _MOST_IDS else number for one in each],
             "sequence": [NONE if (number := one.sequence) is None else number for one in each],
             "extra": [
                 NONE if one.collective is none and one.kernel_hash is none and one.kernel_file is none else self._extra(one) for one in each

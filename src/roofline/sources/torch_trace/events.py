@@ -18,6 +18,8 @@ class Args(Struct, gc=False):
     Fields are in the order of traces, which is the fastest to decode.
     """
 
+    external: Integer | None = field(name="External id", default=None)
+    function: Integer | None = field(name="Record function id", default=None)
     sequence: Integer | None = field(name="Sequence number", default=None)
     concrete: Raw = field(name="Concrete Inputs", default=ABSENT)
     types: Raw = field(name="Input type", default=ABSENT)
@@ -78,6 +80,7 @@ class Head(Struct):
     distributed: Any = field(name="distributedInfo", default=None)
     host: Any = field(name="host_name", default=None)
     unrecorded: Any = field(name="roofline_step_s", default=None)
+    tensors: Any = field(name="roofline_tensors", default=None)
 
 
 class Document(Head):

@@ -23,6 +23,7 @@ class Host(Struct):
     arguments: Integers
     sequence: Integers
     extra: Integers
+    external: Integers
     parent: Integers
     bounds: Sequence[tuple[int, int]]  # the range of each thread's events, by its number
 
@@ -87,7 +88,7 @@ def host_of(columns: Columns, origin: int) -> Host:
     thread, start = thread[order], start[order]
     end = start + length[order]
     bounds = [tuple(map(int, np.searchsorted(thread, (number, number + 1)))) for number in range(len(columns.threads))]
-    rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra")}
+    rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra", "external")}
     parent = np.full(len(order), NONE, np.int32)
     for first, last in bounds:
         mine = slice(first, last)

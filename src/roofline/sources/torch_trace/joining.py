@@ -24,6 +24,7 @@ def append(columns: Columns, other: Columns) -> None:
     new = {"name": names, "thread": threads, "arguments": arguments, "extra": extras, "queue": queues, "kernel": kernels}
     columns.merge_peaks(other)
     columns.unread |= other.unread
+    columns.functions.update(other.functions)
     for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
         mine.append(theirs, new)
 
@@ -52,6 +53,7 @@ def absorb(columns: Columns, other: Columns) -> None:
         arguments=arguments[host["arguments"]][kept],
         sequence=np.full(int(kept.sum()), NONE),
         extra=extras[host["extra"]][kept],
+        external=np.full(int(kept.sum()), NONE),
     )
     calls = {name: other.launches.take(name) for name in LAUNCH_COLUMNS}
     captured = ~np.isin(calls["correlation"], other.device.take("correlation"))

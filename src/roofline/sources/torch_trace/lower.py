@@ -1,26 +1,32 @@
-"""The graph of the executions of a trace, which does not record what an op reads: edges are matched by size, here and nowhere else.
+"""The graph of the executions of a trace. Where ids of the tensors that ops used are recorded, its edges are exact.
 
-An operand is the last array of its step with as many elements, in the same number format, whose last axis is one of its last two; several
-operands of an op are the last few such arrays, in order. A gradient takes the operands of its forward op first. An array that nothing made
-or took for as long as a layer takes is forgotten, and so is one that an op took whose result is not known.
+Else a trace does not tell what an op reads: edges are matched by size, here and nowhere else. An operand is the last array of its step
+with as many elements, in the same number format, whose last axis is one of its last two; several operands of an op are the last few such
+arrays, in order. A gradient takes the operands of its forward op first. An array that nothing made or took for as long as a layer takes is
+forgotten, and so is one that an op took whose result is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING
-from ...graph import Array, Graph, Kernel, Node, Operator, Phase, Sizes
+from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Phase, Sizes
+from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
 from ...torch_prices.operators import Meaning, append, meaning, tensors_of
 from .columns import NONE
+from .executions import Execution
 from .pricing import PricedOp
 from .unneeded.recorded import Recorded
 from .unneeded.unfused import broadcast, result_of
+from .used_tensors import Operand, Used, UsedTensors
 
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
+_NOTHING = Used(NONE, NONE, (), (), ())
+Shape = tuple[int, ...]
 _LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION)
 
 
@@ -42,14 +48,99 @@ class Made(Struct, eq=False):
         return (not last or last[0] in shape[-2:]) and tensor.elements == self.array.elements
 
 
-def graph_of(recorded: Recorded) -> Graph:
-    """The graph of executions; its kernels have their places."""
+def graph_of(recorded: Recorded, tensors: UsedTensors | None = None) -> Graph:
+    """The graph of executions; its kernels have their places. ``tensors`` are those that ops used, if ids of most of them are recorded."""
+    if tensors is not None:
+        ops = [execution.op for execution, priced in recorded.ordered if tensors_of(priced.args)]
+        if 2 * sum(op in tensors.ops for op in ops) > len(ops):
+            return _Exact(recorded, tensors).graph
+    return _by_size(recorded)
+
+
+class _Exact:
+    """The graph of executions whose ops have ids of the tensors that they used. What others write is unknown."""
+
+    def __init__(self, recorded: Recorded, tensors: UsedTensors) -> None:
+        self.graph = Graph()
+        self._recorded, self._tensors = recorded, tensors
+        self._memory, self._end = ArrayMemory(self.graph), NONE
+        self._executed = {execution.op for execution, _ in recorded.ordered}
+        step = NONE
+        for place, (execution, priced) in enumerate(recorded.ordered):
+            if execution.mark != step:
+                self._end_step()
+                step = execution.mark
+            self._add(place, execution, priced)
+        self._end_step()
+
+    def _end_step(self) -> None:
+        """Forgets all arrays; those in memory that later ops take, or that the program leaves, are results."""
+        taken = [memory for memory in self._memory.memories if self._tensors.last.get(memory, NONE) > self._end]
+        self.graph.results.update(array for memory in taken for array in self._memory.arrays_in(memory))
+        self._memory = ArrayMemory(self.graph)
+
+    def _add(self, place: int, execution: Execution, priced: PricedOp) -> None:
+        used = self._tensors.ops.get(execution.op, _NOTHING)
+        args = priced.args if used.args is None else used.args
+        tensors = tensors_of(args)
+        self._end = max(self._end, used.end)
+        if used is _NOTHING and (tensors or not priced.name.startswith("aten::")):  # it may have written any array
+            self._memory = ArrayMemory(self.graph)
+        means = meaning(priced.name, args, priced.priced.category)
+        if means.operator in (Operator.COPY, Operator.CAST) and self._is_part_of_write(used):
+            means = replace(means, operator=Operator.OTHER)
+        if len(tensors) != len(used.operands):  # the trace leaves out long lists
+            means = Meaning(Operator.OTHER, tuple(range(len(used.operands))))
+        takes = tuple(array for number in means.takes for array in self._read(used.operands[number]))
+        changed = (used.operands[number] for number in used.changed)
+        gives = tuple(array for operand in dict.fromkeys((*used.results, *changed)) for array in self._write(operand))
+        if not gives and used is not _NOTHING and (result := _result(priced, means, tensors)) is not None:
+            gives = (self.graph.array(Array(result.shape, result.dtype)),)  # nothing took it
+        if means.operator == Operator.GATHER and means.params is None and gives:
+            means = replace(means, params=_gathered_axis(self.graph.arrays[takes[0]], self.graph.arrays[gives[0]]))
+        self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
+        phase = Phase.BACKWARD if execution.context.backward else Phase.FORWARD
+        number = self._recorded.sequence(execution)
+        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
+
+    def _is_part_of_write(self, used: Used) -> bool:
+        """Whether the caller of a copy writes to its own operands and is no execution: on a CPU it may change what it copies in between."""
+        caller = self._tensors.ops.get(used.caller)
+        return caller is not None and bool(caller.changed) and used.caller not in self._executed
+
+    def _read(self, operand: Operand) -> Sequence[int]:
+        """The number of the array that is read; of one of unknown sizes, all in its memory."""
+        tensor, position = operand
+        if tensor is None:
+            return self._memory.arrays_in(position.memory) if position is not None else ()
+        array = Array(tensor.shape, tensor.dtype, tensor.strides)
+        return (self._memory.read(array, position) if position is not None else self.graph.array(array),)
+
+    def _write(self, operand: Operand) -> Sequence[int]:
+        """The number of the array that is written; one of unknown sizes may replace all in its memory."""
+        tensor, position = operand
+        if tensor is None and position is not None:
+            self._memory.forget(position.memory)
+        if tensor is None or position is None:
+            return ()
+        return (self._memory.write(Array(tensor.shape, tensor.dtype, tensor.strides), position),)
+
+
+def _gathered_axis(source: Array, result: Array) -> int | None:
+    """The axis of a gather whose list of indices is not recorded: the first, if its result has whole slices along it."""
+    rest = source.shape[1:]
+    return 0 if rest and result.shape[-len(rest) :] == rest else None
+
+
+def _by_size(recorded: Recorded) -> Graph:
+    """The graph of executions with edges matched by size."""
     graph = Graph()
     arrays, step = Arrays(graph), NONE
     operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
+    gradients: dict[tuple[int, Shape], list[tuple[int, int]]] = {}  # by step and shape, the op that made each array of a backward pass
     for place, (execution, priced) in enumerate(recorded.ordered):
         if execution.mark != step:
-            arrays, step = Arrays(graph), execution.mark
+            arrays, step, operands = Arrays(graph), execution.mark, {}
         is_backward, number = execution.context.backward, recorded.sequence(execution)
         means, tensors = meaning(priced.name, priced.args, priced.priced.category), tensors_of(priced.args)
         if means.operator == Operator.GATHER and means.params is None:  # of a list of indices that was not recorded
@@ -60,7 +151,9 @@ def graph_of(recorded: Recorded) -> Graph:
             operands.setdefault(number, []).extend(made for made in matches if made is not None)
         takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
         result = _result(priced, means, tensors)
-        gives = (arrays.given(result, place),) if result is not None else ()
+        gives = () if result is None else (arrays.given(result, place),)
+        if is_backward and result is not None:
+            gradients.setdefault((step, result.shape), []).extend((execution.op, array) for array in gives)
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             arrays = Arrays(graph)
         elif result is None:
@@ -68,7 +161,15 @@ def graph_of(recorded: Recorded) -> Graph:
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
         phase = Phase.BACKWARD if is_backward else Phase.FORWARD
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
+    graph.results = {array for stored in recorded.accumulated if (array := _stored(stored, gradients)) is not None}
     return graph
+
+
+def _stored(gradient: tuple[int, int, Shape], made: Mapping[tuple[int, Shape], Sequence[tuple[int, int]]]) -> int | None:
+    """The array that was stored as the gradient of a weight: the last one of its shape, perhaps transposed."""
+    step, op, shape = gradient
+    before = [pair for turned in dict.fromkeys((shape, shape[::-1])) for pair in made.get((step, turned), ()) if pair[0] < op]
+    return max(before)[1] if before else None
 
 
 class Arrays:
@@ -152,6 +253,8 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return Tensor((*left.shape[:-1], right.shape[-1]), left.dtype)
     if means.operator == Operator.CAST and means.takes == (0,):
         return Tensor(first.shape, Call(priced.name, args=priced.args).format(1))
+    if means.operator == Operator.REDUCE:
+        return _reduced(first, means, priced.args)
     if means.operator in _LIKE_FIRST:
         return Tensor(first.shape, first.dtype)
     if means.operator == Operator.EQUAL:
@@ -162,6 +265,14 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     if means.operator == Operator.CONCATENATE:
         return _joined(tensors, means.params)
     return result_of(priced)
+
+
+def _reduced(source: Tensor, means: Meaning, args: Sequence[object]) -> Tensor:
+    """The result of a reduction, with the axes that it keeps."""
+    axes = means.params.axes if isinstance(means.params, Axes) else ()
+    is_kept = any(arg is True for arg in args[2:])
+    shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape) if is_kept or axis not in axes)
+    return Tensor(shape, source.dtype)
 
 
 def _joined(tensors: Sequence[Tensor], axis: object) -> Tensor | None:

@@ -68,14 +68,14 @@ class Prices:
         self.accumulated: dict[int, tuple[int, ...]] = {}
         self.gradients: list[tuple[int, int, tuple[int, ...]]] = []  # step, op and shape of each accumulated gradient
         self._sizes, self._formats = Numbered(), Numbered()
-        self._surroundings = Surroundings(host, self.names, self._arguments)
+        self._surroundings = Surroundings(host, self.names, self.arguments)
         self._gradient_formats: set[DType | None] = set()
 
     def accumulate(self, marks: Sequence[int], places: Integers) -> None:
         """Stores the sizes of the gradients that these ops accumulated in each step: optimizers update as many elements."""
         found: dict[int, list[int]] = {}
         numbers = self._host.arguments[places].tolist()
-        tensors = {number: next((one for one in self._arguments(number) if isinstance(one, Tensor)), None) for number in set(numbers)}
+        tensors = {number: next((one for one in self.arguments(number) if isinstance(one, Tensor)), None) for number in set(numbers)}
         self._gradient_formats |= {one.dtype for one in tensors.values() if one is not None}
         sizes_of = {number: (one.shape, one.elements) for number, one in tensors.items() if one is not None}
         for mark, place, number in zip(marks, places.tolist(), numbers, strict=True):
@@ -85,7 +85,7 @@ class Prices:
                 self.gradients.append((mark, place, shape))
         self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items()}
 
-    def _arguments(self, number: int) -> tuple[Any, ...]:
+    def arguments(self, number: int) -> tuple[Any, ...]:
         """The arguments of an op by their number."""
         if number not in self._args:
             self._args[number] = arguments(self._texts[number])
@@ -158,7 +158,7 @@ class Prices:
                 own = str(self.names[name])
                 if self._kernel(keys[0]).name == own:  # on the CPU an op is its own kernel
                     own = COMPILED_CALL.sub(rf"{COMPILED_KERNELS}\1", own)
-                self.ops.append(self._priced(own, self._arguments(args), keys, extra))
+                self.ops.append(self._priced(own, self.arguments(args), keys, extra))
                 continue
             kernel = self._kernel(keys[0])  # no op launched it; the events of copies, memsets and collectives have their sizes
             own = kernel.name if has_users_price(kernel.name) else ""

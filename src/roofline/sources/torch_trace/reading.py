@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from mmap import mmap
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
@@ -20,12 +21,13 @@ Progress = Callable[[int, int], None]
 
 
 class Trace(Struct):
-    """A trace: its head, its events in columns, and notes."""
+    """A trace: its head, its events in columns, and notes; and the execution trace that was recorded with it."""
 
     name: str
     head: Head
     columns: Columns
     notes: list[str]
+    observed: Any = None  # an `ExecutionTrace`
 
 
 def read_trace(

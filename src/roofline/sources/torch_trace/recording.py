@@ -8,7 +8,7 @@ from typing import Any
 from ...workload import Recording
 from ..parts import Part
 from ..target import Target
-from .capture_files import capture_files
+from .capture_files import capture_files, execution_trace_files
 from .recognition import looks_like_trace
 
 FORMAT = "torch"
@@ -39,6 +39,11 @@ def read_part(
 
     if _replays_unknown_graphs(trace.columns.names):
         trace.notes += with_captures(trace, capture_files(path))
+    if trace.columns.functions:
+        from .execution_trace import best_of
+
+        trace.observed, notes = best_of(execution_trace_files(path), {process for process, *_ in trace.columns.threads})
+        trace.notes += notes
     return part_of(trace, target, timeline=timeline)
 
 
@@ -52,7 +57,8 @@ def _import_the_rest() -> None:
 
 def companion_files(path: Path | str) -> tuple[tuple[str, int, int], ...]:
     """The other files that are read with a trace, with their modification times and sizes, for the key of the cache."""
-    return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in capture_files(path))
+    files = (*capture_files(path), *execution_trace_files(path))
+    return tuple((str(file), (state := file.stat()).st_mtime_ns, state.st_size) for file in files)
 
 
 def _replays_unknown_graphs(names: Iterable[str]) -> bool:

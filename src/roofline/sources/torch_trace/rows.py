@@ -31,6 +31,7 @@ from .op_arguments import first_shapes, label, wide_share
 from .pricing import PricedOp, Prices
 from .unneeded import Patterns
 from .unneeded.second_passes import LEAST, MULTIPLY, second_passes
+from .used_tensors import UsedTensors
 
 PS = 1000  # in a nanosecond
 ORDERED_STEPS = 2  # first steps whose launches are kept in order
@@ -81,7 +82,15 @@ class DeviceRows:
     """One device: its events, and the executions on it."""
 
     def __init__(
-        self, number: int, work: Work, executions: Executions, priced: Integers, prices: Prices, contexts: Contexts, tried: Flags
+        self,
+        number: int,
+        work: Work,
+        executions: Executions,
+        priced: Integers,
+        prices: Prices,
+        contexts: Contexts,
+        tried: Flags,
+        tensors: UsedTensors | None,
     ) -> None:
         self.number, self._work, self._prices, self._contexts = number, work, prices, contexts
         mine = np.flatnonzero(executions.device == number)
@@ -97,7 +106,7 @@ class DeviceRows:
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
         time = (work.end - work.start).data.__getitem__
-        self._patterns = Patterns(self._in_order(), distinct(self._priced).tolist(), prices, contexts, time)
+        self._patterns = Patterns(self._in_order(), distinct(self._priced).tolist(), prices, contexts, time, tensors)
 
     @property
     def failures(self) -> tuple[str, ...]:

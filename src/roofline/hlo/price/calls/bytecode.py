@@ -3,27 +3,14 @@
 from msgspec import Struct
 
 from ...ir.malformed import Malformed
-from ...read import mlir_bytecode
-from ...read.mlir_bytecode import Bytecode, Cursor
-from ...read.mlir_bytecode_values import Values, tensor_parts
+from ...read.mlir import bytecode as mlir_bytecode
+from ...read.mlir.bytecode import Bytecode, Cursor
+from ...read.mlir.bytecode_entries import Entries
+from ...read.mlir.types import Type
 from .traffic import Misfit
 
 MAGIC = mlir_bytecode.MAGIC
 OLDEST = 5  # before 5, properties were attributes
-
-
-class Type(Struct, frozen=True):
-    """A type: the name of its elements (``f32``, ``i32``, or the text of another dialect's type) and a tensor's shape."""
-
-    element: str
-    shape: tuple[int, ...] = ()
-
-    @property
-    def elements(self) -> int:
-        total = 1
-        for size in self.shape:
-            total *= size
-        return total
 
 
 class Operation(Struct, frozen=True):
@@ -56,17 +43,14 @@ Settings = tuple[tuple[int | None, ...], tuple[int | None, ...], tuple[str, ...]
 class _Builder:
     def __init__(self, bytecode: Bytecode) -> None:
         self.bytecode = bytecode
-        self.values = Values(bytecode, {})
-        self.types: dict[int, Type] = {}
+        self.values = Entries(bytecode, {})
         self.properties: dict[bytes, Settings] = {}
 
     def type(self, number: int) -> Type:
-        if number not in self.types:
-            shape, element = tensor_parts(self.values.type(number))
-            if any(size < 0 for size in shape):
-                raise Malformed("a kernel with a tensor of unknown size")
-            self.types[number] = Type(element, shape)
-        return self.types[number]
+        kind = self.values.type(number)
+        if min(kind.dims, default=0) < 0:
+            raise Malformed("a kernel with a tensor of unknown size")
+        return kind
 
     def settings(self, data: bytes) -> Settings:
         """The properties of an operation: indices of attributes, or for optional ones twice the index plus one."""
@@ -90,11 +74,11 @@ class _Builder:
             return None
         return self.values.attribute(number)
 
-    def block(self, block: mlir_bytecode.Block) -> Block:
+    def block(self, block: mlir_bytecode.RawBlock) -> Block:
         arguments = tuple(self.type(kind) for _, kind, _ in block.arguments)
         return Block(arguments, tuple(self.operation(operation) for operation in block.operations))
 
-    def operation(self, raw: mlir_bytecode.Operation) -> Operation:
+    def operation(self, raw: mlir_bytecode.RawOperation) -> Operation:
         constants, options, words = self.settings(raw.properties) if raw.properties is not None else ((), (), ())
         kinds = [self.bytecode.value_types[value] for value in raw.operands]
         return Operation(

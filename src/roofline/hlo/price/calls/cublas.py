@@ -9,20 +9,19 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType
-from ....resource import matrix
+from ....ops.elementwise import summed
+from ....ops.linear_algebra import Sizes, elements_read, work
+from ....ops.product import real_flops
 from ....workload import COUNTED
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config, parse_config
 from ..types import Price, Site
-from .linear_algebra_counts import solve_triangle
 from .padding import sizes as real_sizes
-from .products import accumulator, check_dimensions, dimensions, each, free, multiply_adds, pointwise, precision_of, sizes, unit
+from .products import check_dimensions, dimensions, free, pointwise, precision_of, sizes, unit
 from .registry import call
 from .settings import Config, flag, integers, real, section, word
 from .traffic import Misfit, operand, output, priced
-
-Sizes = tuple[int, ...]
 
 # What an epilogue does to each element of the result; its parts are joined by underscores. AUX writes one more result.
 _EPILOGUES = {"DEFAULT": (), "BIAS": ("bias",), "RELU": ("relu",), "GELU": ("gelu",), "SILU": ("silu",), "AUX": ()}
@@ -42,7 +41,7 @@ def gemm(site: Site) -> Price:
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _product(
-    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: Sizes, theirs: Sizes, platform: Platform
+    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: tuple[int, ...], theirs: tuple[int, ...], platform: Platform
 ) -> tuple[Cost, str]:
     """The arithmetic of a product with this configuration, and a note. ``ours`` and ``theirs`` are the operands' sizes without padding."""
     config: Config = parse_config(text)
@@ -59,7 +58,7 @@ def _product(
     batch = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
     elements = batch * prod(ours[axis] for axis in ours_free) * prod(theirs[axis] for axis in theirs_free)
     resource, note = unit(left.number, right.number, precision_of(config), platform)
-    return Cost.of({resource: multiply_adds(left.number) * elements * depth}) + _epilogue(config, of_fp8, made.number, elements), note
+    return Cost.of({resource: real_flops(elements * depth, left.number)}) + _epilogue(config, of_fp8, made.number, elements), note
 
 
 def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
@@ -67,7 +66,7 @@ def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
     work = NOTHING
     scaled = of_fp8 or real(config, "alpha_real", 1.0) != 1
     beta = real(config, "beta")
-    work += each(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
+    work += summed(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
     for part in word(config, "epilogue", "DEFAULT").split("_"):
         if part not in _EPILOGUES:
             raise Misfit(f"unknown epilogue {part!r}")
@@ -87,7 +86,7 @@ def grouped(site: Site) -> Price:
     columns = sizes(right, free(right.rank, dims.rhs_contracting, dims.rhs_batch, groups))
     product = section(config, "gemm_backend_config")
     resource, note = unit(left.number, right.number, precision_of(product), site.platform)
-    work = Cost.of({resource: multiply_adds(left.number) * left.elements * columns})
+    work = Cost.of({resource: real_flops(left.elements * columns, left.number)})
     return priced(site, work, "matmul", note, "assuming the groups fill the ragged dimension")
 
 
@@ -109,6 +108,7 @@ def triangular_solve(site: Site) -> Price:
         raise Misfit(f"{triangle} is not a batch of matrices")
     left = flag(backend_config(site.instruction), "left_side")
     columns = right.dims[-1] if left else right.dims[-2]
-    each_one = solve_triangle(triangle.dims[-1], columns).flops(complex_numbers=right.number.name.startswith("complex"))
-    work = Cost.of({matrix(accumulator(right.number)): prod(right.dims[:-2]) * each_one})
-    return priced(site, work, "linear algebra", f"{COUNTED}n² FLOP per right-hand side (LAPACK Working Note 41)")
+    sizes = Sizes(m=triangle.dims[-1], n=triangle.dims[-1], columns=columns, many=prod(right.dims[:-2]))
+    note = f"{COUNTED}n² FLOP per right-hand side (LAPACK Working Note 41)"
+    wanted = {0: prod(triangle.dims[:-2]) * elements_read("trsm", sizes)}
+    return priced(site, work("trsm", sizes, right.number), "linear algebra", note, read=wanted)

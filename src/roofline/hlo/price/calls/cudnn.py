@@ -11,37 +11,41 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ....cost import NOTHING, Cost
-from ....formulas.pointwise_counts import POINTWISE
-from ....resource import TRANSCENDENTAL, matrix, vector
+from ....dtypes import dtype
+from ....ops.convolution import multiply_adds, pairs
+from ....ops.elementwise import FUNCTIONS, PerElement, summed
+from ....ops.normalisation import LAYER_NORM_GRADIENT
+from ....ops.product import real_flops
+from ....ops.recurrent import LSTM, multiplied
+from ....ops.recurrent import work as recurrent_work
 from ....workload import COUNTED
 from ...ir.attributes import ConvolutionDimensions, WindowDimension
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..contractions import unit_of
 from ..types import Price, Site
-from ..windows import pairs
 from .cublas import PADDED
 from .padding import Extent, Extents, extents, used_extents, whole
-from .products import accumulator, each, multiply_adds, pointwise
+from .products import pointwise
 from .registry import call
 from .settings import Config, real, section, word
 from .traffic import Misfit, operand, output, priced, results
 
 TF32 = "fp32 at default precision runs as tf32"
-# FLOP and transcendentals per element of each activation that cuDNN fuses; a comparison is 0 FLOP.
+# The functions that cuDNN fuses: by the mode of an activation, and by the name of a node of a serialized graph.
 _ACTIVATIONS = {
-    "kNone": (0, 0),
-    "kRelu": (0, 0),
-    "kRelu6": (0, 0),
-    "kReluX": (0, 0),
-    "kLeakyRelu": (1, 0),
-    "kSigmoid": (2, 1),
-    "kTanh": (0, 1),
-    "kElu": (1, 1),
-    "kBandPass": (0, 0),
+    "kNone": "identity",
+    "kRelu": "relu",
+    "kRelu6": "relu6",
+    "kReluX": "relu6",
+    "kBandPass": "clamp",
+    "kLeakyRelu": "leaky_relu",
+    "kSigmoid": "sigmoid",
+    "kTanh": "tanh",
+    "kElu": "elu",
 }
-# Pointwise nodes of a serialized graph: FLOP per element.
-_NODES = {"conv": 0, "add": 1, "bias": 1, "scale": 1, "invscale": 1, "relu": 0, "relu6": 0, "leakyrelu": 1, "amax": 0}
+_NODES = {"conv": "identity", "amax": "maximum", "invscale": "scale", "leakyrelu": "leaky_relu"}
+_NODES |= {name: name for name in ("add", "bias", "scale", "relu", "relu6")}
 _NODE = re.compile(r":\[\w+\](\w+)\(")
 
 
@@ -105,7 +109,7 @@ def _convolution(site: Site) -> Price:
     arrays = _arrays(site)
     made = prod(extent.size for extent in arrays.in_result)
     resource = unit_of(site, operand(site, 0).number, operand(site, 1).number)
-    work = Cost.of({resource: multiply_adds(operand(site, 0).number) * prod(convolution_sizes(site))}) + _epilogue(site, made)
+    work = Cost.of({resource: real_flops(multiply_adds(*convolution_sizes(site)), operand(site, 0).number)}) + _epilogue(site, made)
     notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else f"{COUNTED}without multiplications by padding")
     return priced(site, work, "convolution", *notes)
 
@@ -179,26 +183,26 @@ def _epilogue(site: Site, made: int) -> Cost:
     config = section(backend_config(site.instruction), "cudnn_conv_backend_config")
     number = output(site).number
     if graph := word(config, "serialized_graph"):
-        return each(made, number, sum(_node(name) for name in _NODE.findall(graph)))
+        return summed(made, number, sum(_node(name) for name in _NODE.findall(graph)))
     side = real(config, "side_input_scale")
-    flops, transcendentals = _activation(config)
-    flops += real(config, "conv_result_scale", 1.0) not in (0, 1)
+    facts = _activation(config)
+    flops = facts.flops + (real(config, "conv_result_scale", 1.0) not in (0, 1))
     if site.instruction.custom_call_target == "__cudnn$convBiasActivationForward":
         flops += 1 + (0 if not side else 1 if side == 1 else 2)
-    return each(made, number, flops, transcendentals)
+    return summed(made, number, flops, facts.transcendentals)
 
 
-def _activation(config: Config) -> tuple[int, int]:
+def _activation(config: Config) -> PerElement:
     name = word(config, "activation_mode", "kNone")
     if name not in _ACTIVATIONS:
         raise Misfit(f"unknown activation {name!r}")
-    return _ACTIVATIONS[name]
+    return FUNCTIONS[_ACTIVATIONS[name]]
 
 
 def _node(name: str) -> int:
     if name not in _NODES:
         raise Misfit(f"a convolution fused with unknown {name!r}")
-    return _NODES[name]
+    return FUNCTIONS[_NODES[name]].flops
 
 
 @call("__cudnn$convReorderFilter", "__cudnn$convReorderFilterAndBias")
@@ -209,18 +213,14 @@ def reorder(site: Site) -> Price:
 
 @call("__cudnn$norm")
 def norm(site: Site) -> Price:
-    """A layer norm: FLOP per element by the formula, and a root per row; backward 13 FLOP per element.
-
-    Backward, element by element: x̂ (2), g = dy·γ, Σg, g·x̂, Σ (4), the gradient of x from them (4), those of γ and β (3).
-    """
+    """A layer norm: FLOP per element by the formula, and a root per row; backward 13 FLOP per element."""
     x, scale = operand(site, 0), operand(site, 1)
     kind = word(section(backend_config(site.instruction), "cudnn_norm_backend_config"), "kind", "LAYER_FWD_INFER")
     rows = x.elements // scale.elements if scale.elements else 0
     if kind == "LAYER_BWD":
-        work = each(x.elements, x.number, 13)
+        work = summed(x.elements, x.number, LAYER_NORM_GRADIENT)
     else:
-        facts = POINTWISE["layernorm"]
-        work = pointwise("layernorm", x.elements, x.number) + Cost.of({TRANSCENDENTAL: rows * facts.per_row})
+        work = pointwise("layernorm", x.elements, x.number) + summed(rows, x.number, 0, FUNCTIONS["layernorm"].per_row)
     return priced(site, work, "normalisation")
 
 
@@ -243,14 +243,12 @@ def recurrent(site: Site) -> Price:
     if directions not in (1, 2) or stacked % directions:
         raise Misfit(f"{made} and {state} have different numbers of directions")
     layers = stacked // directions
-    widths = inputs + (layers - 1) * hidden * directions + layers * hidden
     passes = 2 if backward else 1
-    products = 2 * batch * steps * 4 * hidden * directions * widths * passes
-    gates = batch * steps * hidden * stacked * passes
-    number = accumulator(x.number)
-    unit = matrix("tf32" if number.rate == "fp32" else number)
-    work = Cost.of({unit: products, vector(number): 10 * gates, TRANSCENDENTAL: 5 * gates})
+    weights = multiplied(LSTM, inputs, hidden, layers, directions)
+    compute = dtype("tf32") if x.number.rate == "fp32" else x.number
+    work = recurrent_work(LSTM, batch * steps, weights, hidden * stacked, compute, x.number, passes, passes)
     made_all = results(site)
     # The fourth result of a forward call is its workspace.
     written = made_all if backward else made_all[:3] + made_all[4:]
-    return priced(site, work, "recurrent", "assuming full sequences", TF32, written=written)
+    note = TF32 if compute.name == "tf32" else ""
+    return priced(site, work, "recurrent", "assuming full sequences", note, written=written)

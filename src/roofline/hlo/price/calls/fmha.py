@@ -4,7 +4,7 @@ Which pairs of queries and keys are computed is in the configuration: ``intermed
 ``mask_type`` the mask. Operands are q, k, v and then those of the variant; backward, the fifth is the gradient of the output.
 """
 
-from ....formulas.fused_attention import FULL_LENGTHS, Attention
+from ....ops.attention import FULL_LENGTHS, Attention
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site

@@ -1,24 +1,21 @@
 """Dense linear algebra: LAPACK on CPUs, cuSOLVER, cuBLAS, cuSPARSE and hipSOLVER on GPUs, for every matrix of a batch.
 
-Counted on the matrix unit in the number format of the matrix: blocked algorithms spend most of their work in products. Two-sided
-reductions of eigenvalue problems spend half of it in matrix-vector products, which a matrix unit does not speed up.
+The counts are those of `ops.linear_algebra`.
 """
 
 import re
-from collections.abc import Callable
 from math import prod
 
-from ....cost import NOTHING, Cost
-from ....resource import matrix, vector
+from ....cost import NOTHING
+from ....ops.elementwise import summed
+from ....ops.linear_algebra import ROUTINES, SINGULAR, Sizes, Vectors, elements_read, solve_tridiagonal, work
 from ....workload import COUNTED
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from . import linear_algebra_counts as counts
-from .products import accumulator
 from .registry import call
 from .settings import Config
-from .traffic import Misfit, operand, output, priced
+from .traffic import Misfit, operand, output, outputs, priced
 
 _ROUTINE = re.compile(r"lapack_[sdcz](?P<cpu>[a-z0-9]+?)(?:_ffi)?|(?:cu|hip)(?:solver|blas|sparse)_(?P<gpu>[a-z0-9]+?)(?:_ffi)?")
 _YES, _LEFT = ("V", "A", "S", "O"), "L"
@@ -28,30 +25,46 @@ _YES, _LEFT = ("V", "A", "S", "O"), "L"
 def routine(site: Site) -> Price | None:
     """The price of a routine, by its name without the number format: ``lapack_dpotrf_ffi`` and ``cusolver_potrf_ffi`` are potrf."""
     match = _ROUTINE.fullmatch(site.instruction.custom_call_target)
-    if match is None:
+    name = (match["cpu"] or match["gpu"]) if match else ""
+    if name not in ROUTINES:
         return None
-    name = match["cpu"] or match["gpu"]
-    count = _COUNTS.get(name)
-    if count is None:
-        return None
-    matrices = _matrices(site)
-    number = matrices.number
-    flops = count(site, matrices).flops(complex_numbers=number.name.startswith("complex"))
-    work = Cost.of({matrix(accumulator(number)): prod(matrices.dims[:-2]) * flops})
-    note = f"{name} is iterative: FLOP estimated" if name in _ITERATIVE else f"{COUNTED}{name} by LAPACK Working Note 41"
-    return priced(site, work, "linear algebra", note)
+    place = _matrix_place(site)
+    matrices = site.operands[place].shape
+    sizes = _sizes(site, name, matrices)
+    note = f"{name} is iterative: FLOP estimated" if ROUTINES[name].iterative else f"{COUNTED}{name} by LAPACK Working Note 41"
+    wanted = {place: sizes.many * elements_read(name, sizes)}
+    return priced(site, work(name, sizes, matrices.number), "linear algebra", note, read=wanted, written=_written(site, name, sizes))
 
 
-def _matrices(site: Site) -> Shape:
-    """The first operand that is a stack of matrices; older targets pass sizes before it."""
-    for one in site.operands:
-        if one.shape.is_array and one.shape.rank >= 2 and one.shape.number.rate in ("fp32", "fp64"):
-            return one.shape
+def _written(site: Site, name: str, sizes: Sizes) -> tuple[Shape, ...]:
+    """The results without the matrix that an iterative routine overwrites on its way: it is first, and nothing of it is asked for."""
+    written = outputs(site)
+    spoilt = name in SINGULAR or (ROUTINES[name].iterative and ROUTINES[name].reads == "triangle" and sizes.vectors == "none")
+    return written[1:] if spoilt and len(written) > 1 and written[0].dims[-2:] == (sizes.m, sizes.n) else written
+
+
+def _matrix_place(site: Site) -> int:
+    """The place of the first operand that is a stack of matrices; older targets pass sizes before it."""
+    for place, value in enumerate(site.operands):
+        shape = value.shape
+        if shape.is_array and shape.is_bounded and shape.rank >= 2 and shape.number.rate in ("fp32", "fp64"):
+            return place
     raise Misfit("no operand is a matrix")
 
 
-def _order(matrices: Shape) -> int:
-    return matrices.dims[-1]
+def _sizes(site: Site, name: str, matrices: Shape) -> Sizes:
+    (m, n), many = matrices.dims[-2:], prod(matrices.dims[:-2])
+    columns, reflections, vectors = 0, 0, _vectors(site, name)
+    if name == "trsm":
+        columns = _right_sides(site, matrices)
+    elif name == "syrk":
+        n = max((1, *output(site).dims[-1:]))
+        m, n = n, matrices.elements // max(1, many * n)  # order and depth
+    elif name in ("orgqr", "ungqr"):
+        reflections = _reflections(site, matrices)
+    elif name in ("ormqr", "unmqr"):  # applied to a matrix of the size of the result, from either side
+        columns, reflections = output(site).elements // max(1, many * m), _reflections(site, matrices)
+    return Sizes(m=m, n=n, columns=columns, reflections=reflections, vectors=vectors, many=many)
 
 
 def _option(site: Site, name: str, default: str) -> str:
@@ -66,19 +79,16 @@ def _flag(site: Site, name: str, default: bool) -> bool:
     return found is True
 
 
-def _eigenvectors(site: Site) -> bool:
-    return _option(site, "mode", "V") in _YES
-
-
-def _general_vectors(site: Site) -> bool:
-    computed = [_option(site, name, "N") in _YES for name in ("compute_left", "compute_right", "left", "right")]
-    return any(computed) or _option(site, "mode", "N") in _YES
-
-
-def _singular_vectors(site: Site) -> str:
+def _vectors(site: Site, name: str) -> Vectors:
+    """Which vectors an eigenvalue problem or a singular value decomposition computes."""
+    if name == "geev":
+        computed = [_option(site, side, "N") in _YES for side in ("compute_left", "compute_right", "left", "right")]
+        return "full" if any(computed) or _option(site, "mode", "N") in _YES else "none"
+    if name not in SINGULAR:
+        return "full" if _option(site, "mode", "V") in _YES else "none"
     mode = _option(site, "mode", "")
     if mode:
-        return {"A": "full", "N": "none"}.get(mode, "thin")
+        return {"A": "full", "N": "none"}.get(mode, "thin")  # type: ignore[return-value]
     if not _flag(site, "compute_uv", True):
         return "none"
     return "full" if _flag(site, "full_matrices", False) else "thin"
@@ -89,49 +99,11 @@ def _reflections(site: Site, matrices: Shape) -> int:
     return min(operand(site, 1).dims[-1], matrices.dims[-2]) if operand(site, 1).rank else 0
 
 
-def _right_side(site: Site, matrices: Shape) -> int:
+def _right_sides(site: Site, matrices: Shape) -> int:
     """Columns (right-hand sides) of a triangular solve."""
-    right = next((one.shape for one in site.operands[1:] if one.shape.is_array and one.shape.rank >= 2), matrices)
+    right = next((value.shape for value in site.operands[1:] if value.shape.is_array and value.shape.rank >= 2), matrices)
     on_the_left = _option(site, "side", _LEFT) == _LEFT and _flag(site, "left_side", True)
     return right.dims[-1] if on_the_left else right.dims[-2]
-
-
-def _applied(site: Site, matrices: Shape) -> counts.Count:
-    """Reflections applied to a matrix of the size of the result."""
-    rows, columns = _square(output(site))
-    return counts.apply_reflections(rows, columns, _reflections(site, matrices))
-
-
-def _square(shape: Shape) -> tuple[int, int]:
-    if shape.rank < 2:
-        raise Misfit(f"{shape} is not a matrix")
-    return shape.dims[-2], shape.dims[-1]
-
-
-def _syrk(site: Site, matrices: Shape) -> counts.Count:
-    order = _square(output(site))[1]
-    return counts.symmetric_product(order, matrices.dims[-1] * matrices.dims[-2] // max(1, order))
-
-
-_COUNTS: dict[str, Callable[[Site, Shape], counts.Count]] = {
-    "potrf": lambda site, a: counts.cholesky(_order(a)),
-    "getrf": lambda site, a: counts.lu(a.dims[-2], a.dims[-1]),
-    "geqrf": lambda site, a: counts.qr(a.dims[-2], a.dims[-1]),
-    "geqp3": lambda site, a: counts.qr(a.dims[-2], a.dims[-1]),
-    **dict.fromkeys(("orgqr", "ungqr"), lambda site, a: counts.reflections_to_q(a.dims[-2], a.dims[-1], _reflections(site, a))),
-    **dict.fromkeys(("ormqr", "unmqr"), lambda site, a: _applied(site, a)),
-    **dict.fromkeys(("sytrd", "hetrd"), lambda site, a: counts.tridiagonalise(_order(a))),
-    "gehrd": lambda site, a: counts.hessenberg(_order(a)),
-    "trsm": lambda site, a: counts.solve_triangle(_order(a), _right_side(site, a)),
-    "syrk": _syrk,
-    **dict.fromkeys(("syevd", "heevd", "syevj"), lambda site, a: counts.symmetric_eigen(_order(a), _eigenvectors(site))),
-    "geev": lambda site, a: counts.eigen(_order(a), _general_vectors(site)),
-    "gees": lambda site, a: counts.eigen(_order(a), _eigenvectors(site)),
-    **dict.fromkeys(
-        ("gesdd", "gesvd", "gesvdj", "gesvdp"), lambda site, a: counts.singular(a.dims[-2], a.dims[-1], _singular_vectors(site))
-    ),
-}
-_ITERATIVE = {"syevd", "heevd", "syevj", "geev", "gees", "gesdd", "gesvd", "gesvdj", "gesvdp"}
 
 
 @call("cusparse_gtsv2_ffi", "hipsparse_gtsv2_ffi", "lapack_sgtsv_ffi", "lapack_dgtsv_ffi", "lapack_cgtsv_ffi", "lapack_zgtsv_ffi")
@@ -142,13 +114,9 @@ def tridiagonal(site: Site) -> Price:
         raise Misfit(f"{diagonal} and {right} are not a tridiagonal system")
     columns = right.elements // diagonal.elements if diagonal.elements else 0
     number = diagonal.number
-    each = counts.solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.name.startswith("complex"))
-    return priced(
-        site,
-        Cost.of({vector(accumulator(number)): prod(diagonal.dims[:-1]) * each}),
-        "linear algebra",
-        "gtsv: elimination without pivoting",
-    )
+    each = solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.is_complex)
+    elimination = summed(prod(diagonal.dims[:-1]), number, each)
+    return priced(site, elimination, "linear algebra", "gtsv: elimination without pivoting")
 
 
 @call("cu_lu_pivots_to_permutation", "hip_lu_pivots_to_permutation")

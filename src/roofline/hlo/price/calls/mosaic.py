@@ -40,7 +40,8 @@ def tpu(site: Site) -> Price:
         notes.append(f"{UPPER_BOUND}what it runs and reads depends on data; at least {_amounts(kernel.least)}")
     if has_estimate and _differs(kernel, estimate):
         flops, accessed = (show(integer(estimate, name), measure) for name, measure in (("flops", "FLOP"), ("bytes_accessed", "B")))
-        notes.append(f"{COUNTED}its author's cost estimate is {flops} and {accessed}, its code runs {_amounts(kernel.cost)}")
+        counted = _amounts(kernel.cost) if kernel.least == kernel.cost else f"{_amounts(kernel.least)} to {_amounts(kernel.cost)}"
+        notes.append(f"{COUNTED}its author's cost estimate is {flops} and {accessed}, its code runs {counted}")
     return Price(kernel.cost, "custom call", tuple(notes), None if kernel.least == kernel.cost else kernel.least)
 
 
@@ -78,12 +79,25 @@ def _grid(kernel: KernelCost) -> str:
 
 def _amounts(cost: Cost) -> str:
     flops = cost.flops
-    return f"{show(None if flops is None else float(flops), 'FLOP')} and {show(float(cost.bytes() or 0), 'B')}"
+    return f"{show(None if flops is None else float(flops), 'FLOP')} and {show(_moved(cost), 'B')}"
+
+
+def _moved(cost: Cost) -> float:
+    """Bytes of all memories: an estimate does not say where the compiler places an array."""
+    return float(sum(amount for resource, amount in cost.amounts if resource.is_memory))
 
 
 def _differs(kernel: KernelCost, estimate: Config) -> bool:
-    stated = integer(estimate, "flops")
-    return abs(stated - float(kernel.cost.flops or 0)) > _ALIKE * stated
+    """Whether an estimate is outside of what the code runs or moves."""
+    ends = {
+        "flops": [float(cost.flops or 0) for cost in (kernel.least, kernel.cost)],
+        "bytes_accessed": [_moved(cost) for cost in (kernel.least, kernel.cost)],
+    }
+    return any(
+        stated < least * (1 - _ALIKE) or stated > most * (1 + _ALIKE)
+        for name, (least, most) in ends.items()
+        if (stated := integer(estimate, name))
+    )
 
 
 def _asks_for_fp32(config: Config) -> bool:

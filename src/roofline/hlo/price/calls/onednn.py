@@ -3,34 +3,32 @@
 from math import prod
 
 from ....cost import NOTHING, Cost
-from ....formulas.pointwise_counts import POINTWISE
+from ....ops.convolution import multiply_adds, pairs
+from ....ops.elementwise import POINTWISE
+from ....ops.product import real_flops
 from ....resource import TRANSCENDENTAL
 from ...ir.attributes import WindowDimension
 from ...ir.shapes import Shape
 from ...read.backend_config import backend_config
 from ..types import Price, Site
-from ..windows import pairs
-from .products import each, multiply_adds, pointwise, unit
+from .products import pointwise, unit
 from .registry import call
 from .settings import Config, flag, integer, integers, section, words
 from .traffic import Misfit, operand, output, priced
 
 # The pointwise operation of each fused one; SUM and BINARY_ADD add an array, LINEAR is a·x + b.
 _FUSED = {"BIAS": "bias", "RELU": "relu", "RELU6": "relu", "TANH": "tanh", "GELU_ERF": "gelu_erf", "GELU_TANH": "gelu"}
-_FUSED |= {"BINARY_ADD": "add", "SUM": "add", "SIGMOID": "sigmoid", "SWISH": "silu"}
-_COUNTED = {"ELU": (1, 1), "LINEAR": (2, 0), "UNDEFINED": (0, 0)}
+_FUSED |= {"BINARY_ADD": "add", "SUM": "add", "SIGMOID": "sigmoid", "SWISH": "silu", "ELU": "elu", "LINEAR": "linear"}
+_FUSED |= {"UNDEFINED": "identity"}
 
 
 def _fused(site: Site, config: Config) -> Cost:
     result = output(site)
     work = NOTHING
     for name in words(section(config, "fusions"), "ops"):
-        if name in _FUSED:
-            work += pointwise(_FUSED[name], result.elements, result.number)
-        elif name in _COUNTED:
-            work += each(result.elements, result.number, *_COUNTED[name])
-        else:
+        if name not in _FUSED:
             raise Misfit(f"unknown fused operation {name!r}")
+        work += pointwise(_FUSED[name], result.elements, result.number)
     return work
 
 
@@ -43,7 +41,7 @@ def matmul(site: Site) -> Price:
         raise Misfit(f"{left} is not a matrix")
     depth = left.dims[-2] if flag(config, "transpose_a") else left.dims[-1]
     resource, note = unit(left.number, right.number, {}, site.platform)
-    work = Cost.of({resource: multiply_adds(left.number) * output(site).elements * depth}) + _fused(site, config)
+    work = Cost.of({resource: real_flops(output(site).elements * depth, left.number)}) + _fused(site, config)
     return priced(site, work, "matmul", note)
 
 
@@ -72,9 +70,9 @@ def convolution(site: Site) -> Price:
             raise Misfit(f"a window of {side.size} over {size} inputs does not make {out} outputs")
     batch = source.dims[_axis(source, integer(data, "batch_dim") - start)]
     features = kernel.elements // max(1, prod(sizes))
-    macs = batch * features * prod(pairs(side, size, out) for side, size, out in zip(sides, ins, outs, strict=True))
+    macs = multiply_adds(batch, features, prod(pairs(side, size, out) for side, size, out in zip(sides, ins, outs, strict=True)))
     resource, note = unit(source.number, kernel.number, {}, site.platform)
-    return priced(site, Cost.of({resource: 2 * macs}) + _fused(site, config), "convolution", note)
+    return priced(site, Cost.of({resource: real_flops(macs, kernel.number)}) + _fused(site, config), "convolution", note)
 
 
 _WINDOW = ("strides", "pad_left", "pad_right", "window_dilations")

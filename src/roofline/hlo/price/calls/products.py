@@ -4,9 +4,9 @@ import re
 from math import prod
 
 from ....cost import Cost
-from ....dtypes import DType, dtype, passes_note, wider
-from ....formulas.pointwise_counts import POINTWISE
-from ....resource import TRANSCENDENTAL, Resource, matrix, vector
+from ....dtypes import DType, passes_note, wider
+from ....ops.elementwise import FUNCTIONS, summed
+from ....resource import Resource, matrix
 from ...ir.attributes import DotDimensions
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
@@ -44,11 +44,6 @@ def free(rank: int, *taken: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(axis for axis in range(rank) if axis not in gone)
 
 
-def multiply_adds(number: DType) -> int:
-    """FLOP of one multiply and add: 2, or 8 between complex numbers."""
-    return 8 if number.name.startswith("complex") else 2
-
-
 def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tuple[Resource, str]:
     """The unit and number format of a product from its ``precision_config``, and a note.
 
@@ -65,22 +60,10 @@ def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tu
     return matrix(number), ""
 
 
-def accumulator(number: DType) -> DType:
-    """The format of the elements of a product's result in its epilogue, before they are written."""
-    if number.rate == "fp64":
-        return dtype("fp64")
-    return dtype("int32") if "int" in number.rate else dtype("fp32")
-
-
 def pointwise(name: str, elements: int, number: DType) -> Cost:
-    """The cost of one pointwise operation on some elements."""
-    facts = POINTWISE[name]
-    return each(elements, number, facts.flops, facts.transcendentals)
-
-
-def each(elements: int, number: DType, flops: int, transcendentals: int = 0) -> Cost:
-    """FLOP and transcendentals per element on the vector unit."""
-    return Cost.of({vector(accumulator(number)): elements * flops, TRANSCENDENTAL: elements * transcendentals})
+    """The cost of one elementwise function on the sums of a product, before they are written."""
+    facts = FUNCTIONS[name]
+    return summed(elements, number, facts.flops, facts.transcendentals)
 
 
 def sizes(shape: Shape, axes: tuple[int, ...]) -> int:

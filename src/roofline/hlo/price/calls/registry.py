@@ -1,29 +1,13 @@
-"""The registry of custom calls: which function of this package prices which target. Each library's file fills it.
-
-A target is written exactly, or as a prefix that ends in ``*``; a target has one function: registering a second is an error.
-"""
+"""The registry of custom calls: which function of this package prices which target. Each library's file fills it."""
 
 from collections.abc import Callable
 
+from ....ops.registry import Registry
 from ..types import Price, Site
 
-Handler = Callable[[Site], Price | None]
-
-EXACT: dict[str, Handler] = {}
-PREFIXES: dict[str, Handler] = {}
-
-
-def call(*targets: str) -> Callable[[Handler], Handler]:
-    """Registers a function that prices these targets of a library."""
-
-    def register(handler: Handler) -> Handler:
-        for target in targets:
-            if target in EXACT or target in PREFIXES:
-                raise ValueError(f"the custom call {target!r} already has a price; choose one function for it")
-            if target.endswith("*"):
-                PREFIXES[target] = handler
-            else:
-                EXACT[target] = handler
-        return handler
-
-    return register
+LIBRARIES = (
+    *("annotations", "cublas", "cudnn", "fmha", "lapack", "mosaic", "onednn", "random_numbers", "sorting", "sparse"),
+    *("transformer_engine", "triton"),
+)
+BEGINNINGS = {"__cublas$": "cublas", "__cudnn$conv": "cudnn", "__cudnn$fmha": "fmha", "__onednn$": "onednn", "tpu_custom_call": "mosaic"}
+call: Registry[Callable[[Site], Price | None]] = Registry("custom call", __package__, LIBRARIES, BEGINNINGS)

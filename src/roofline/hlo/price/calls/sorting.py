@@ -1,7 +1,8 @@
 """Sorting, selecting and scanning by libraries: comparisons, which are not FLOP, and for scans one addition per element."""
 
-from ....cost import NOTHING, Cost
-from ....resource import vector
+from ....cost import NOTHING
+from ....ops.elementwise import summed
+from ....ops.reduction import running
 from ..types import Price, Site
 from .registry import call
 from .traffic import operand, priced
@@ -23,6 +24,6 @@ def top_k(site: Site) -> Price:
 
 @call("xla.gpu.ext.cub_scan", "xla.gpu.ext.cub_scan_unassigned_scratch_size")
 def scan(site: Site) -> Price:
-    """A cumulative sum: one addition per element, on the vector unit."""
+    """A cumulative sum: one addition for each element but the first of a row."""
     x = operand(site, 0)
-    return priced(site, Cost.of({vector(x.number): x.elements}), "reduction")
+    return priced(site, summed(running(x.elements, x.dims[-1] if x.rank else 1), x.number, 1), "reduction")

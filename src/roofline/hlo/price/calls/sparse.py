@@ -2,10 +2,10 @@
 
 from math import prod
 
-from ....cost import NOTHING, Cost
-from ....resource import vector
+from ....cost import NOTHING
+from ....ops.elementwise import summed
+from ....ops.product import real_flops
 from ..types import Price, Site
-from .products import accumulator, multiply_adds
 from .registry import call
 from .traffic import Misfit, operand, priced
 
@@ -19,7 +19,7 @@ def product(site: Site) -> Price:
     if dense.rank not in (1, 2):
         raise Misfit(f"{dense} is neither a vector nor a matrix")
     columns = prod(dense.dims[1:])
-    work = Cost.of({vector(accumulator(stored.number)): multiply_adds(stored.number) * stored.elements * columns})
+    work = summed(1, stored.number, real_flops(stored.elements * columns, stored.number))
     return priced(site, work, "matmul", "indices are known only at run time: the dense side is counted once")
 
 

@@ -3,14 +3,18 @@
 An array that is passed twice, or through bitcasts, is read once. Bytes belong to the memory that the array is in, or to the link to it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from ....cost import Cost
 from ....errors import FormulaError
-from ....resource import UNNAMED_WORK, Resource
-from ...ir.module import Instruction
+from ....ops.movement import moved
+from ....resource import UNNAMED_WORK
 from ...ir.platforms import Platform
+from ...ir.renaming import Place, source
 from ...ir.shapes import Shape
 from ..memory_spaces import level
 from ..types import Price, Site
@@ -25,18 +29,9 @@ def traffic_of(operands: Iterable[Shape], results: Iterable[Shape], platform: Pl
 
 @lru_cache(maxsize=1_000)  # a program repeats its calls for each layer
 def _traffic(operands: tuple[Shape, ...], results: tuple[Shape, ...], platform: Platform) -> Cost:
-    amounts: dict[Resource, int] = {}
-    unknown: dict[Resource, None] = {}
-    for shapes, access in ((operands, "read"), (results, "write")):
-        for leaf in (leaf for shape in shapes for leaf in shape.leaves if leaf.is_array):
-            place = level(leaf, platform, access)
-            if place is None:
-                continue
-            if leaf.is_bounded:
-                amounts[place] = amounts.get(place, 0) + leaf.bytes
-            else:
-                unknown[place] = None
-    return Cost.of(amounts) + Cost.of(unknown) if unknown else Cost.of(amounts)
+    leaves = ((leaf, access) for shapes, access in ((operands, "read"), (results, "write")) for shape in shapes for leaf in shape.leaves)
+    placed = ((level(leaf, platform, access), leaf) for leaf, access in leaves if leaf.is_array)
+    return moved((place, leaf.bytes if leaf.is_bounded else None) for place, leaf in placed if place is not None)
 
 
 def results(site: Site) -> tuple[Shape, ...]:
@@ -52,24 +47,36 @@ def outputs(site: Site) -> tuple[Shape, ...]:
     return made
 
 
-def traffic(site: Site, written: Iterable[Shape] | None = None) -> Cost:
-    """Every distinct operand read once, and every output (or those named) written once."""
-    distinct = {origin(site, operand): operand.shape for operand in site.operands}
+def traffic(site: Site, written: Iterable[Shape] | None = None, read: Mapping[int, int] = MappingProxyType({})) -> Cost:
+    """Every distinct operand read once, and every output (or those named) written once.
+
+    ``read`` has, by the place of the operand, how many elements are read where not all are.
+    """
+    shapes = [_some_of(operand.shape, read.get(place)) for place, operand in enumerate(site.operands)]
+    distinct = dict(zip(origins(site), shapes, strict=True))
     return traffic_of(distinct.values(), outputs(site) if written is None else written, site.platform)
 
 
-def origin(site: Site, value: Instruction) -> object:
-    """A key for the memory of a value: equal for two bitcasts of one array, and for a part of a tuple taken twice."""
-    while value.opcode == "bitcast" and value.operands:
-        value = site.computation[value.operands[0]]
-    if value.opcode == "get-tuple-element" and value.operands:
-        return site.computation[value.operands[0]].name, value.integer("index", 0)
-    return value.name
+def _some_of(shape: Shape, elements: int | None) -> Shape:
+    """An array of some elements of another, in its memory."""
+    return shape if elements is None or elements >= shape.elements else replace(shape, dims=(elements,), dynamic=())
 
 
-def priced(site: Site, work: Cost, category: str, *notes: str, written: Iterable[Shape] | None = None) -> Price:
+def origins(site: Site) -> list[Place]:
+    """Where each operand comes from: equal for two bitcasts of one array, and for a part of a tuple taken twice."""
+    return [source(site.computation, index) for index in site.instruction.operands]
+
+
+def priced(
+    site: Site,
+    work: Cost,
+    category: str,
+    *notes: str,
+    written: Iterable[Shape] | None = None,
+    read: Mapping[int, int] = MappingProxyType({}),
+) -> Price:
     """A call with this arithmetic and the traffic of its shapes."""
-    return Price(work + traffic(site, written), category, tuple(note for note in notes if note))
+    return Price(work + traffic(site, written, read), category, tuple(note for note in notes if note))
 
 
 def unpriced(site: Site, why: str, category: str = "custom call") -> Price:

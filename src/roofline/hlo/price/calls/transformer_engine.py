@@ -1,6 +1,6 @@
 """Transformer Engine's fused attention; the cost of its other kernels is unknown."""
 
-from ....formulas.fused_attention import FULL_LENGTHS, Attention
+from ....ops.attention import FULL_LENGTHS, Attention
 from ...read.backend_config import backend_config
 from ..types import Price, Site
 from .registry import call

@@ -12,16 +12,15 @@ from msgspec import Struct, field
 
 from ....cost import NOTHING, Cost
 from ....dtypes import dtype
+from ....ops.elementwise import FUNCTIONS, MLIR
 from ....resource import TRANSCENDENTAL, Resource, matrix, vector
-from .bytecode import Block, Operation, Type
+from ...read.mlir.types import Type
+from .bytecode import Block, Operation
 from .traffic import Misfit
 
 _FLOATS = ("bf16", "f16", "f32", "f64")
 _INTEGERS = ("i1", "i8", "i16", "i32", "i64", "index")
-_ARITHMETIC = {"arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "arith.remf": 1, "math.fma": 2}
-_ROOTS = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc powf"
-)
+_COMPUTING = MLIR | {"tt.precise_sqrt": FUNCTIONS["sqrt"]}
 _CONVERSIONS = "extf truncf extsi extui trunci sitofp uitofp fptosi fptoui index_cast index_castui bitcast"
 _COMPARISONS = "constant negf maximumf minimumf maxnumf minnumf cmpf cmpi select"
 _WHOLE_NUMBERS = (
@@ -38,12 +37,11 @@ def _names(dialect: str, names: str) -> frozenset[str]:
     return frozenset(f"{dialect}.{name}" for name in names.split())
 
 
-_TRANSCENDENTAL = _names("math", _ROOTS) | {"tt.precise_sqrt"}
 _FREE = (
     _names("arith", f"{_CONVERSIONS} {_COMPARISONS} {_WHOLE_NUMBERS}") | _names("math", _ROUNDING) | _names("tt", _MOVES) | {"scf.yield"}
 )
 _LIBRARY = re.compile(r"__(?:nv_(?:fast_)?|ocml_)(\w+?)(?:f|_f32|_f64|_f16)?")  # the device libraries of CUDA and ROCm
-_KNOWN = _TRANSCENDENTAL | _ARITHMETIC.keys() | _FREE
+_KNOWN = _COMPUTING.keys() | _FREE
 # TF32, TF32x3, IEEE, BF16x3 and BF16x6 of tt.dot's input precision, for operands of fp32.
 _PRECISIONS = {0: "tf32", 1: "tf32x3", 2: "fp32", 3: "bf16x3", 4: "bf16x6"}
 _FOLDS: dict[str, Callable[[int, int], int]] = {
@@ -99,20 +97,18 @@ class _Program(Struct):
             return _product(operation)
         if name == "tt.extern_elementwise":
             name = _library_function(operation.words)
-        if name in _ARITHMETIC or name in _TRANSCENDENTAL:
+        if (facts := _COMPUTING.get(name)) is not None:
             kind = _only(operation.results)
             if kind.element not in _FLOATS:
                 raise Misfit(f"{name} of {kind.element}")
-            if name in _ARITHMETIC:
-                return Cost.of({vector(kind.element): _ARITHMETIC[name] * kind.elements})
-            return Cost.of({TRANSCENDENTAL: kind.elements})
+            return kind.elements * Cost.of({vector(kind.element): facts.flops, TRANSCENDENTAL: facts.transcendentals})
         if name not in _FREE:
             raise Misfit(f"the kernel runs {name}, whose cost is unknown")
         return NOTHING
 
     def _fold(self, operation: Operation) -> None:
         """Evaluates an integer operation on known integers, to find the bounds of loops."""
-        if len(operation.results) != 1 or operation.results[0][1].shape:
+        if len(operation.results) != 1 or operation.results[0][1].dims:
             return
         number, kind = operation.results[0]
         inputs = [self.known[operand] for operand, _ in operation.operands if operand in self.known]
@@ -143,9 +139,9 @@ class _Program(Struct):
             rows = _only(operation.results[:1]).elements
         else:
             axis = operation.constants[0] if operation.constants else None
-            if axis is None or not 0 <= axis < len(source.shape):
+            if axis is None or not 0 <= axis < len(source.dims):
                 raise Misfit("a scan along no dimension of its operand")
-            rows = source.elements // max(1, source.shape[axis])
+            rows = source.elements // max(1, source.dims[axis])
         return max(0, source.elements - rows) * self._inside(operation)
 
 
@@ -170,9 +166,9 @@ def _product(operation: Operation) -> Cost:
     if len(operation.operands) < 3:
         raise Misfit("a product without three operands")
     left, right, result = (kind for _, kind in operation.operands[:3])
-    if len(left.shape) < 2 or len(right.shape) < 2 or left.shape[-1] != right.shape[-2]:
+    if len(left.dims) < 2 or len(right.dims) < 2 or left.dims[-1] != right.dims[-2]:
         raise Misfit("a product of blocks with different inner dimensions")
-    return Cost.of({_unit(operation, left.element, right.element): 2 * result.elements * left.shape[-1]})
+    return Cost.of({_unit(operation, left.element, right.element): 2 * result.elements * left.dims[-1]})
 
 
 def _unit(operation: Operation, left: str, right: str) -> Resource:

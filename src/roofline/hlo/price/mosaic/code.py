@@ -10,9 +10,11 @@ from msgspec import Struct, field
 
 from ....errors import FormulaError
 from ...ir.malformed import Malformed
-from ...read import mlir_bytecode
-from ...read.mlir_bytecode import Bytecode
-from ...read.mlir_bytecode_values import DYNAMIC, Values, tensor_parts
+from ...read.mlir import bytecode as mlir_bytecode
+from ...read.mlir import types as mlir_types
+from ...read.mlir.bytecode import Bytecode
+from ...read.mlir.bytecode_entries import Entries
+from ...read.mlir.types import DYNAMIC
 
 PREFIX = "stable_mosaic."
 
@@ -122,13 +124,10 @@ class Kernel(Struct, frozen=True):
         return value
 
 
-def type_of(text: str) -> Type:
-    """A type from its text: ``memref<8x128xf32, #tpu.memory_space<vmem>>``."""
-    shape, element = tensor_parts(text)
-    space = text.rpartition("#tpu.memory_space<")[2].partition(">")[0] if text.startswith("memref<") else ""
-    if any(size < 0 and size != DYNAMIC for size in shape):
-        raise Misread("an array of negative size")
-    return Type(element.partition(",")[0], shape, space, text.startswith("vector<"))
+def type_of(kind: mlir_types.Type) -> Type:
+    """A type with the memory space that its encoding names: ``#tpu.memory_space<vmem>``."""
+    space = str(kind.encoding).rpartition("#tpu.memory_space<")[2].partition(">")[0] if kind.name == "memref" else ""
+    return Type(kind.element, kind.dims, space, kind.name == "vector")
 
 
 def kernel_of(top: Block, types: Mapping[int, Type], definitions: Mapping[int, tuple[Operation, int]]) -> Kernel:
@@ -143,7 +142,7 @@ def kernel_of(top: Block, types: Mapping[int, Type], definitions: Mapping[int, t
 
 class _Builder(Struct):
     bytecode: Bytecode
-    values: Values
+    values: Entries
     kinds: dict[int, Type] = field(default_factory=dict)
     types: dict[int, Type] = field(default_factory=dict)
     definitions: dict[int, tuple[Operation, int]] = field(default_factory=dict)
@@ -153,12 +152,12 @@ class _Builder(Struct):
             self.kinds[number] = type_of(self.values.type(number))
         return self.kinds[number]
 
-    def block(self, raw: mlir_bytecode.Block) -> Block:
+    def block(self, raw: mlir_bytecode.RawBlock) -> Block:
         for value, kind, _ in raw.arguments:
             self.types[value] = self.type(kind)
         return Block(tuple(value for value, _, _ in raw.arguments), tuple([self.operation(inner) for inner in raw.operations]))
 
-    def operation(self, raw: mlir_bytecode.Operation) -> Operation:
+    def operation(self, raw: mlir_bytecode.RawOperation) -> Operation:
         attributes = self.values.named(raw.attributes) if raw.attributes is not None else {}
         regions = tuple([tuple([self.block(block) for block in region]) for region in raw.regions])
         results = tuple(value for value, _ in raw.results)
@@ -173,7 +172,7 @@ def read_bytecode(data: bytes) -> Kernel:
     """The kernel in a module's bytecode."""
     try:
         bytecode = mlir_bytecode.read_bytecode(data)
-        builder = _Builder(bytecode, Values(bytecode, {}))
+        builder = _Builder(bytecode, Entries(bytecode, {}))
         top = builder.block(bytecode.block)
     except Malformed as error:
         raise Misread(str(error)) from None

@@ -11,15 +11,15 @@ from ....cost import Cost
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.literals import MAX_TABLE
-from ...read.mlir_bytecode import MAGIC
-from ...read.mlir_bytecode_values import DYNAMIC
+from ...read.mlir.bytecode import MAGIC
+from ...read.mlir.types import DYNAMIC
 from ..memory_spaces import level
 from .code import Kernel, Misread, Operation, read_bytecode
 from .operations import number
 from .ranges import Range, constant, unknown
 from .scalars import Scalars
 from .text import read_text
-from .windows import Window, copied, inside, steps_needed, window
+from .windows import Window, blocks_along, copied, inside, steps_needed, window
 from .work import Bounds, Tally, Walk
 
 _MOST_GRID = 2**16  # steps of a dimension of the grid whose size is data
@@ -113,6 +113,7 @@ class _Call(Struct):
             code = [(scalars, self.kernel.body)]
             code += [(inside(function, scalars), function.body()) for function in self._functions(settings)]
             rooms = [values.room(block.arguments[axis], block) for values, block in code]
+            rooms += [blocks_along(self.kernel, window, scalars, shape, axis) for window, shape in zip(settings, arrays, strict=True)]
             if all(room is None for room in rooms):
                 raise Misread("a grid whose size depends on data")
             extents[axis] = unknown((), 0, min(room for room in rooms if room is not None))

@@ -10,6 +10,7 @@ from math import prod
 from ....cost import NOTHING, Cost
 from ....dtypes import DType, dtype, one_pass_note, passes_note, wider
 from ....errors import FormulaError
+from ....ops.elementwise import FUNCTIONS, MLIR
 from ....resource import TRANSCENDENTAL, vector
 from ...ir.malformed import excerpt
 from ...ir.platforms import Platform
@@ -19,16 +20,12 @@ from .code import Kernel, Misread, Operation, Type
 _WHOLE_NUMBERS = """
 addi subi muli divsi divui remsi remui andi ori xori shli shrsi shrui
 """
-_ARITHMETIC = {
-    **dict.fromkeys(("arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.remf", "tpu.stochastic_convert"), 1),
-    **dict.fromkeys((f"arith.{name}" for name in _WHOLE_NUMBERS.split()), 1),
-    "math.fma": 2,
-    "vector.fma": 2,
+_COMPUTING = {
+    **MLIR,
+    **{f"arith.{name}": FUNCTIONS["add"] for name in _WHOLE_NUMBERS.split()},
+    "vector.fma": FUNCTIONS["fma"],
+    "tpu.reciprocal": FUNCTIONS["rsqrt"],  # on the unit of the transcendental functions
 }
-_ROOTS = (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh erf erfc powf"
-)
-_TRANSCENDENTAL = frozenset(f"math.{name}" for name in _ROOTS.split()) | {"tpu.reciprocal"}
 _ROUNDING = """
 absf absi ceil floor round roundeven trunc copysign ctpop ctlz cttz isnan isinf
 """
@@ -40,9 +37,10 @@ dynamic_gather dynamic_rotate erase_memref_layout ext extf fetch_and_add_sync fp
 iota iteration_bound load log log_buffer mask_cast memref_bitcast memref_reshape memref_slice memref_squeeze pack_elementwise
 pack_subelements pack_vmsk prng_random_bits prng_seed_32 prng_set_seed_32 reduce_index reinterpret_cast relayout repeat reshape roll_vectors
 rotate scan_count sem_alloc sem_barrier sem_read sem_signal sem_wait shuffled_load shuffled_store sitofp sort
-stochastic_convert_elementwise store strided_load strided_store subcore_id sublane_shuffle trace_start trace_stop trace_value transpose
+stochastic_convert stochastic_convert_elementwise store strided_load strided_store
+subcore_id sublane_shuffle trace_start trace_stop trace_value transpose
 trunc truncf uitofp unpack_elementwise unpack_subelements unroll_vectors vector_load vector_load_idx vector_store vector_store_idx wait_dma
-wait_dma2 wait_indirect_dma yield
+wait_dma2 wait_indirect_dma weird yield
 """
 _FREE = frozenset(f"tpu.{name}" for name in _MOVES.split()) | {"cf.assert"}
 _FREE_DIALECTS = ("arith", "memref", "vector", "func", "scf", "llvm")  # without the operations above and those below
@@ -75,12 +73,11 @@ def arithmetic(kernel: Kernel, operation: Operation, platform: Platform) -> tupl
         stored = kernel.type(operation.operands[0])
         return Cost.of({vector(number(stored.element)): stored.elements}), ()
     if not kind.is_vector or kind.element == "i1":
-        if name in _FREE or name in _FREE_MATH or name in _TRANSCENDENTAL or name.startswith(_FREE_DIALECTS):
+        if name in _FREE or name in _FREE_MATH or name in _COMPUTING or name.startswith(_FREE_DIALECTS):
             return NOTHING, ()
-    elif name in _ARITHMETIC:
-        return Cost.of({vector(number(kind.element)): _ARITHMETIC[name] * kind.elements}), ()
-    elif name in _TRANSCENDENTAL:
-        return Cost.of({TRANSCENDENTAL: kind.elements}), ()
+    elif (facts := _COMPUTING.get(name)) is not None:
+        each = Cost.of({vector(number(kind.element)): facts.flops, TRANSCENDENTAL: facts.transcendentals})
+        return kind.elements * each, ()
     elif name in _FREE or name in _FREE_MATH or name.startswith(_FREE_DIALECTS):
         return NOTHING, ()
     raise Misread(f"the kernel runs {name}, whose cost is unknown")

@@ -17,6 +17,11 @@ _MOST_DEPTH = 120  # of values that are evaluated for one another; deeper ones c
 _MOST_NUMBERS = 2**25  # that are computed for one kernel: about a second
 _EACH = 400  # numbers in the time of an operation on few
 _MOST_LENGTH = 2**16  # of an axis whose extent is known only at run time
+# Which operand of an access is its array; its indices follow. The part has the shape of a load's result or of a store's first operand.
+_ACCESSES = {
+    **dict.fromkeys(("memref.load", "vector.load", "tpu.vector_load", "tpu.memref_slice"), 0),
+    **dict.fromkeys(("memref.store", "vector.store", "tpu.vector_store"), 1),
+}
 _BOUNDS = {"i1": (0, 1), "i8": (-(2**7), 2**7 - 1), "i16": (-(2**15), 2**15 - 1), "index": (0, 2**31 - 1)}
 
 
@@ -139,31 +144,39 @@ class Scalars(Struct):
         return computed("maxsi", computed("ceildivsi", length, constant(by_constant)), constant(0))
 
     def room(self, axis: int, block: Block) -> int | None:
-        """How long an axis can be for the tables in scalar memory that it indexes; ``None`` if it indexes none.
+        """How long an axis can be for the arrays that it indexes: tables in scalar memory, blocks in VMEM, arrays that are copied in parts.
 
-        ``axis`` is the value that counts its steps and ``block`` what each of them runs. A table that every step reads is the limit, the
-        smallest of several; else the largest of those that some steps read. If each step of another axis has a part of the table to
-        itself, that part is the limit, as it is for the pages of a sequence.
+        ``None`` if it indexes none. ``axis`` is the value that counts its steps and ``block`` what each of them runs. An array that every
+        step accesses is the limit, the smallest of several; else the largest of those that some steps access. If each step of another axis
+        has a part of the array to itself, that part is the limit, as it is for the pages of a sequence.
         """
-        always = [limit for load in block.operations if (limit := self._limit(axis, load, 0)) is not None]
+        always = [limit for access in block.operations if (limit := self._limit(axis, access, 0)) is not None]
         if always:
             return min(always)
         most = 0
-        for load in block.everything():
-            most = max(most, self._limit(axis, load, most) or 0)
+        for access in block.everything():
+            most = max(most, self._limit(axis, access, most) or 0)
         return most or None
 
-    def _limit(self, axis: int, load: Operation, least: int) -> int | None:
-        """The length of an axis for which a load stays within its table; ``None`` if it does not depend on it, or is below ``least``."""
-        if load.name != "memref.load" or not load.operands:
+    def _limit(self, axis: int, access: Operation, least: int) -> int | None:
+        """The length of an axis for which an access stays in its array; ``None`` if it does not depend on it, or is below ``least``."""
+        place = _ACCESSES.get(access.name)
+        if place is None or len(access.operands) <= place:
             return None
-        table = self.kernel.type(load.operands[0])
-        if table.space != "smem" or len(table.shape) != len(load.operands) - 1:
-            return None
-        limits = [self._longest(axis, index, size, least) for index, size in zip(load.operands[1:], table.shape, strict=True)]
+        array = self.kernel.type(access.operands[place]).shape
+        values = access.results if place == 0 else access.operands
+        part = self.kernel.type(values[0]).shape
+        if len(part) != len(array):
+            part = (1,) * len(array)
+        indices = access.operands[place + 1 : place + 1 + len(array)]
+        limits = [
+            self.longest(axis, index, size - max(taken, 1) + 1, least)
+            for index, size, taken in zip(indices, array, part, strict=False)
+            if size > 0
+        ]
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def _longest(self, axis: int, index: int, size: int, least: int) -> int | None:
+    def longest(self, axis: int, index: int, size: int, least: int) -> int | None:
         """The most steps of an axis for which an index stays below a size; ``None`` if it does not grow with the axis."""
         fixed = self.fixed
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from msgspec import Struct, field
 
 from ...ir.malformed import Malformed
-from ...read import mlir
-from ...read.mlir import OperationReader
+from ...read.mlir import operations as mlir
+from ...read.mlir import types as mlir_types
 from .code import PREFIX, Block, Kernel, Misread, Operation, Type, kernel_of, type_of
 
 _NAME = re.compile(r"%[\w$.\-]+(?:#\d+)?")
@@ -21,7 +21,7 @@ class _Builder(Struct):
     definitions: dict[int, tuple[Operation, int]] = field(default_factory=dict)
     count: int = 0
 
-    def define(self, name: str, kind: str) -> int:
+    def define(self, name: str, kind: mlir_types.Type) -> int:
         self.count += 1
         self.numbers[name] = self.count
         self.types[self.count] = type_of(kind)
@@ -37,16 +37,16 @@ class _Builder(Struct):
         operations: list[Operation] = []
         for raw, after in zip(region.operations, (*region.operations[1:], None), strict=True):
             if raw.name != "to":  # the type of the result of the operation before
-                operations.append(self.operation(raw, _result_type(after) if after is not None and after.name == "to" else ""))
+                operations.append(self.operation(raw, _result_type(after) if after is not None and after.name == "to" else None))
         return Block(arguments, tuple(operations))
 
-    def operation(self, raw: mlir.Operation, converted: str) -> Operation:
+    def operation(self, raw: mlir.Operation, converted: mlir_types.Type | None) -> Operation:
         if raw.name == "func.func":
             self.numbers = {}
         indices = _NAME.findall(str(raw.attributes.get("[", "")))
         operands = tuple(self.number(name) for name in (*raw.operands, *indices))
         regions = tuple([(self.block(region),) for region in raw.regions])
-        kind = converted or (raw.result_types[-1] if raw.result_types else "")
+        kind = converted or (raw.result_types[-1] if raw.result_types else mlir_types.Type(""))
         results = tuple(self.define(name, kind) for name in raw.results)
         name = _ENDS.get(raw.name, raw.name).removeprefix(PREFIX)
         made = Operation(name, operands, results, _attributes(raw), regions)
@@ -55,9 +55,9 @@ class _Builder(Struct):
         return made
 
 
-def _result_type(conversion: mlir.Operation) -> str:
+def _result_type(conversion: mlir.Operation) -> mlir_types.Type:
     """The type after ``to``, which the reader takes for an operation's name."""
-    return f"{' '.join(conversion.words)}{conversion.attributes.get('<', '')}"
+    return mlir_types.parse_type(f"{' '.join(conversion.words)}{conversion.attributes.get('<', '')}")
 
 
 def _attributes(raw: mlir.Operation) -> Mapping[str, object]:
@@ -79,8 +79,7 @@ def read_text(text: str) -> Kernel:
     """The kernel in a module's text."""
     builder = _Builder()
     try:
-        operations = OperationReader(text).operations()
+        top = builder.block(mlir.Region(operations=mlir.OperationReader(text).operations()))
     except Malformed as error:
         raise Misread(str(error)) from None
-    top = builder.block(mlir.Region(operations=operations))
     return kernel_of(top, builder.types, builder.definitions)

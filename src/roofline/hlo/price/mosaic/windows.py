@@ -43,6 +43,21 @@ def window(kernel: Kernel, settings: Mapping[str, object], scalars: Scalars) -> 
     return Window(sizes, indices, 1 if "synchronous" in str(settings.get("pipeline_mode", "")) else 2)
 
 
+def blocks_along(kernel: Kernel, settings: Mapping[str, object], scalars: Scalars, shape: Shape, axis: int) -> int | None:
+    """How many steps of an axis of the grid have blocks inside an array; ``None`` where its blocks do not follow that axis alone."""
+    function = kernel.functions.get(str(settings.get("transform_indices", "")).removeprefix("@"))
+    bounds = settings.get("window_bounds")
+    if function is None or not isinstance(bounds, list):
+        return None
+    values, yielded = inside(function, scalars), function.body().yielded
+    in_elements = "element_window" in str(settings.get("window_kind", ""))
+    limits = [
+        values.longest(function.body().arguments[axis], index, size if in_elements else -(-size // max(1, bound)), 0)
+        for index, size, bound in zip(yielded, shape.dims, bounds, strict=False)
+    ]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
 def indices_of(function: Operation, scalars: Scalars) -> list[Range]:
     """What a function of the grid's steps and the tables returns."""
     inner = inside(function, scalars)
@@ -135,13 +150,18 @@ def _after(values: Numbers, axis: int) -> Numbers:
 
 
 def steps_needed(window: Window, shape: Shape, extents: Sequence[Range], axis: int) -> int:
-    """The least length of an axis of the grid for which each block of a result is written once."""
+    """The least length of an axis of the grid for which each block of a result is written once.
+
+    Where the block is the step itself, a grid whose size is data says that it may be fewer.
+    """
     if len(shape.dims) != len(window.bounds):
         return 0
     needed = 1
     for start, bound, size in zip(window.starts, window.bounds, shape.dims, strict=True):
         full = start.low.reshape((1,) * (len(extents) - start.low.ndim) + start.low.shape)
         if full.shape[axis] > 1:
+            if start.is_known:
+                return 0
             needed *= -(-size // max(1, bound))
     others = [
         place for place in range(len(extents)) if place != axis and any(_moves(start, place, axis, len(extents)) for start in window.starts)

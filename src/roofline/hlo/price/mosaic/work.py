@@ -16,7 +16,7 @@ from ...ir.platforms import Platform
 from ..calls.estimates import ICI
 from .code import Block, Kernel, Misread, Operation
 from .operations import arithmetic, number
-from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, joined, known
+from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, joined, known, unknown
 from .scalars import Scalars, steps_of
 
 _MOST_STEPS = 2**12  # of a loop that is run on its numbers to count its steps
@@ -140,7 +140,7 @@ class Walk(Struct):
         body = operation.body()
         inner = list(body.everything())
         most = int(trips.high.max(initial=0))
-        if not trips.is_known and most > _MOST_AXIS:
+        if not trips.is_known:
             trips, most = self._limited(trips, body)
         if not most:
             self._finish(operation, trips, {})
@@ -163,11 +163,14 @@ class Walk(Struct):
         return tally
 
     def _limited(self, trips: Range, body: Block) -> tuple[Range, int]:
-        """The trips of a loop whose bound is data, limited by the tables that it reads along."""
+        """The trips of a loop whose bound is data, limited by the arrays that it accesses along."""
         room = self.scalars.room(body.arguments[0], body)
-        if room is None:
+        if room is not None:
+            trips = bounded(np.minimum(trips.low, room), np.minimum(trips.high, room))
+        most = int(trips.high.max(initial=0))
+        if most > _MOST_AXIS:
             raise Misread("the kernel has a loop whose number of steps depends on data")
-        return bounded(np.minimum(trips.low, room), np.minimum(trips.high, room)), room
+        return trips, most
 
     def _is_number(self, value: int) -> bool:
         kind = self.kernel.type(value)
@@ -234,14 +237,35 @@ class Walk(Struct):
                 self.scalars.values[result] = last[argument]
 
     def _while(self, operation: Operation, runs: Range) -> Tally:
-        """A loop that runs while a condition holds, which depends on numbers alone: it is run on those to count its steps."""
+        """A loop that runs while a condition holds.
+
+        If that depends on numbers alone, the loop is run on those to count its steps; else the arrays that it accesses along a number that
+        grows in each step limit them.
+        """
         before, body = operation.body(0), operation.body(1)
         trips = self._counted(operation, before, body)
+        if trips is None:
+            trips = self._along_arrays(operation, body)
         if trips is None:
             raise Misread("the kernel has a loop whose number of steps depends on data")
         tally = self.block(before, _product(*fitted(runs, computed("addi", trips, constant(1)))))
         tally.merge(self.block(body, _product(*fitted(runs, trips))))
         return tally
+
+    def _along_arrays(self, operation: Operation, body: Block) -> Range | None:
+        """The steps of a loop for which the numbers that grow by a constant in each stay inside of the arrays that they index."""
+        limits = []
+        before = operation.body(0)
+        if before.yielded[1:] != before.arguments:  # its condition passes on other numbers
+            return None
+        for argument, start, after in zip(body.arguments, operation.operands, body.yielded, strict=False):
+            growth = self._growth(argument, after) if self._is_number(start) else None
+            room = self.scalars.room(argument, body) if growth and growth > 0 else None
+            if growth and room is not None:
+                least = int(self.scalars.value(start).low.min(initial=GREATEST))
+                limits.append(max(0, -(-(room - least) // growth)))
+                self.scalars.values[argument] = unknown((), least, max(least, room - 1))
+        return unknown((), 0, min(limits)) if limits and min(limits) <= _MOST_AXIS else None
 
     def _counted(self, operation: Operation, before: Block, body: Block) -> Range | None:
         condition = before.operations[-1] if before.operations else None

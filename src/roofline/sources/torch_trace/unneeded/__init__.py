@@ -20,6 +20,7 @@ from ..context import Context, Contexts
 from ..executions import Execution
 from ..lower import graph_of
 from ..pricing import PricedOp, Prices
+from ..used_tensors import UsedTensors
 from .all_experts import all_experts
 from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
@@ -29,7 +30,6 @@ from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
 from .key_masks import key_masks
-from .merged_factors import merged_factors
 from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
 from .padded_tensors import padded_tensors
@@ -63,7 +63,7 @@ BY_SHAPE: Rules = (
     unfolded_patches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, unused_statistics, merged_factors, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
+BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 TF32, FP32 = matrix("tf32"), matrix("fp32")
@@ -73,9 +73,17 @@ class Patterns:
     """Avoidable work of ops, found in the executions of the first steps."""
 
     def __init__(
-        self, in_order: Sequence[PricedExecution], priced: Sequence[int], prices: Prices, contexts: Contexts, time: Callable[[int], int]
+        self,
+        in_order: Sequence[PricedExecution],
+        priced: Sequence[int],
+        prices: Prices,
+        contexts: Contexts,
+        time: Callable[[int], int],
+        tensors: UsedTensors | None,
     ) -> None:
-        """``in_order`` are the executions of the first steps, ``priced`` the numbers of all prices; ``time`` gives an event's duration."""
+        """``in_order`` are the executions of the first steps, ``priced`` the numbers of all prices; ``time`` gives an event's duration;
+        ``tensors`` are those that ops used, if the trace has them.
+        """
         self._contexts = contexts
         asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
         self._again = Avoidable(kind="recomputation", instead=NOTHING, facts={"checkpoint": asked}, unneeded="recomputed", extra=True)
@@ -101,10 +109,10 @@ class Patterns:
             sequence=lambda one: contexts.sequence(one.op),
             differentiated=contexts.differentiated,
         )
-        graph = attempt("graphs", graph_of, recorded)
+        graph = attempt("graphs", graph_of, recorded, tensors)
         for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
             one, op = in_order[place]
-            self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
+            self._in_place.setdefault((id(op), id(one.context)), {}).setdefault(reason.kind, reason)
         for (one, op), reason in self._failures.evidence(RULES, recorded):
             self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
 

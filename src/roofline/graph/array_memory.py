@@ -1,0 +1,139 @@
+"""Which array each part of memory has, as calls write and read it through views.
+
+>>> from roofline.graph import Graph
+>>> graph = Graph()
+>>> memory = ArrayMemory(graph)
+>>> whole = memory.write(Array((4, 8), None, (8, 1)), Position(0, 0))
+>>> row = memory.read(Array((8,), None, (1,)), Position(0, 8))
+>>> graph.maker[row].operator.value, graph.maker[row].takes == (whole,)
+('slice', True)
+"""
+
+from collections.abc import Collection
+
+from msgspec import Struct
+
+from .graph import Graph, Node
+from .operators import Array, Operator
+
+_BYTE = 8  # bits of an element whose number format is unknown
+
+
+class Position(Struct, frozen=True):
+    """Where a tensor begins: the number of its memory, and its offset in elements, from the begin of the memory or from another ``origin``.
+
+    It is not known how tensors lie whose origins differ. A tensor that fills its memory is ``whole``, if that is known.
+    """
+
+    memory: int
+    offset: int
+    origin: int = -1
+    whole: bool = False
+
+
+class Piece(Struct, frozen=True):
+    """An array in one memory, where its elements lie between two bits; ``written`` is whether the program wrote it."""
+
+    number: int
+    array: Array
+    position: Position
+    begin: int
+    end: int
+    written: bool
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it has all elements in between."""
+        return self.end - self.begin == self.array.elements * _bits(self.array)
+
+    def overlaps(self, other: "Piece") -> bool:
+        """Whether both may have an element in common."""
+        return self.position.origin != other.position.origin or (self.begin < other.end and other.begin < self.end)
+
+    def includes(self, other: "Piece") -> bool:
+        """Whether all elements of another piece are among its own."""
+        if self.position.origin != other.position.origin:
+            return self.position.whole and self.is_dense
+        return self.is_dense and self.begin <= other.begin and other.end <= self.end
+
+    def equals(self, other: "Piece") -> bool:
+        return self.array == other.array and self.begin == other.begin and self.position.origin == other.position.origin
+
+
+class ArrayMemory:
+    """The arrays in each memory, by its number: newer ones come last, and may have replaced parts of older ones."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._pieces: dict[int, list[Piece]] = {}
+        self._views: dict[int, dict[tuple[Array, Position], int]] = {}  # those that were read since the last write
+
+    @property
+    def memories(self) -> Collection[int]:
+        """The numbers of the memories with arrays."""
+        return self._pieces
+
+    def arrays_in(self, memory: int) -> list[int]:
+        """The numbers of the arrays in a memory."""
+        return [piece.number for piece in self._pieces.get(memory, ())]
+
+    def forget(self, memory: int) -> None:
+        """Forgets the arrays in a memory, of which any part may have been written."""
+        self._pieces.pop(memory, None)
+        self._views.pop(memory, None)
+
+    def write(self, array: Array, position: Position) -> int:
+        """The number of an array that is written there."""
+        number = self._graph.array(array)
+        self._replace(_piece(number, array, position, written=True))
+        return number
+
+    def read(self, array: Array, position: Position) -> int:
+        """The number of an array that is read from there, after the nodes that make it of those that were written."""
+        views = self._views.get(position.memory, {})
+        if (array, position) not in views:
+            number = self._read(array, position)
+            self._views.setdefault(position.memory, {})[array, position] = number
+            return number
+        return views[array, position]
+
+    def _read(self, array: Array, position: Position) -> int:
+        wanted = _piece(len(self._graph.arrays), array, position)
+        pieces = [piece for piece in self._pieces.get(position.memory, ()) if piece.overlaps(wanted)]
+        if pieces and pieces[-1].equals(wanted):
+            return pieces[-1].number
+        self._graph.array(array)
+        if pieces and pieces[-1].includes(wanted) and pieces[-1].array.dtype == array.dtype:
+            self._graph.append(Node(_view(pieces[-1], wanted), (pieces[-1].number,), (wanted.number,)))
+            return wanted.number
+        written = any(piece.written for piece in pieces)
+        if written:
+            self._graph.append(Node(Operator.UPDATE, tuple(piece.number for piece in pieces), (wanted.number,)))
+        if not written or all(piece.position.origin == position.origin for piece in pieces):  # else a copy of what others have
+            self._replace(_piece(wanted.number, array, position, written=written))
+        return wanted.number
+
+    def _replace(self, piece: Piece) -> None:
+        memory = piece.position.memory
+        older = [before for before in self._pieces.get(memory, ()) if not piece.includes(before)]
+        self._pieces[memory] = [*older, piece]
+        self._views.pop(memory, None)
+
+
+def _view(whole: Piece, part: Piece) -> Operator:
+    """How a part of an array is made of it."""
+    elements = part.array.elements
+    if part.array.distinct < elements or elements > whole.array.elements:
+        return Operator.BROADCAST
+    return Operator.VIEW if elements == whole.array.elements and part.is_dense else Operator.SLICE
+
+
+def _piece(number: int, array: Array, position: Position, *, written: bool = False) -> Piece:
+    bits, strides, offset = _bits(array), array.strides, position.offset
+    distance = sum((size - 1) * stride for size, stride in zip(array.shape, strides or (), strict=False))
+    length = array.elements if strides is None or not array.elements else 1 + distance
+    return Piece(number, array, position, offset * bits, (offset + length) * bits, written)
+
+
+def _bits(array: Array) -> int:
+    return array.dtype.bits if array.dtype is not None else _BYTE

@@ -1,0 +1,233 @@
+"""What each instruction of a compiled program computes, in the operators of the graph: opcodes, and the library calls that are one."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from ...errors import FormulaError, SourceError
+from ...graph import ROW_BY_ROW, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes
+from ..ir.attributes import DotDimensions
+from ..price.calls.fmha import attention_of
+from ..price.types import Site
+from .products import is_linear, product_dimensions, product_sizes
+
+# The value of the operand itself.
+SAME = frozenset(("opt-barrier", "optimization-barrier", "domain", "add-dependency", "async-update", "async-done", "all-reduce-done"))
+# Ends of asynchronous operations, whose start gives a tuple with the result.
+TRANSFERS = frozenset(("copy-done", "all-gather-done", "collective-permute-done", "send-done", "recv-done"))
+_NAMES = {
+    Operator.COMPARE: "compare",
+    Operator.SELECT: "select",
+    Operator.ADD: "add",
+    Operator.SUBTRACT: "subtract",
+    Operator.MULTIPLY: "multiply",
+    Operator.DIVIDE: "divide",
+    Operator.NEGATE: "negate",
+    Operator.REMAINDER: "remainder",
+    Operator.AND: "and",
+    Operator.MAXIMUM: "maximum",
+    Operator.MINIMUM: "minimum",
+    Operator.EXPONENTIAL: "exponential exponential-minus-one",
+    Operator.SQUARE_ROOT: "sqrt",
+    Operator.ABSOLUTE: "abs",
+    Operator.ELEMENTWISE: """
+        acos acosh asin asinh atan2 atanh cbrt ceil clamp complex cosine cosh count-leading-zeros erf floor imag is-finite log log-plus-one
+        logistic map not or popcnt power real round-nearest-afz round-nearest-even rsqrt shift-left shift-right-arithmetic
+        shift-right-logical sign sine sinh tan tanh xor
+    """,
+    Operator.CAST: "convert bitcast-convert reduce-precision stochastic-convert",
+    Operator.COPY: "copy copy-start",
+    Operator.VIEW: "bitcast",
+    Operator.REVERSE: "reverse",
+    Operator.UPDATE: "dynamic-update-slice",
+    Operator.SCAN: "scan",
+    Operator.TOP_K: "topk",
+    Operator.FOURIER: "fft",
+    Operator.FACTOR: "cholesky",
+    Operator.SOLVE: "triangular-solve",
+    Operator.WINDOW: "reduce-window select-and-scatter",
+    Operator.CONVOLUTION: "convolution",
+    Operator.RANDOM: "rng rng-bit-generator",
+    Operator.COLLECTIVE: """
+        all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast collective-permute collective-permute-start
+        collective-reduce ragged-all-to-all reduce-scatter
+    """,
+}
+_OPERATORS = {name: operator for operator, names in _NAMES.items() for name in names.split()}
+_SORTS = ("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort")
+_TOP_K = ("TopK", "__gpu$TopK", "xla.gpu.ext.raft_select_k", "__gpu$RaftSelectK")
+_CONVOLUTIONS = "__cudnn$conv"
+_PLACED = frozenset(
+    ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"]
+)  # say where an array is, and change nothing
+
+
+class Meaning(Struct, frozen=True, gc=False):
+    """An operator and its parameters. It takes the first ``most`` operands; a library call changes its result by the operator ``then``,
+    with the other operands.
+    """
+
+    operator: Operator
+    params: Params = None
+    most: int | None = None
+    then: Operator | None = None
+
+
+def meaning(site: Site) -> Meaning:
+    """What an instruction computes; one whose attributes do not fit its operands is an unknown operator."""
+    instruction = site.instruction
+    find = _WITH_PARAMETERS.get(instruction.opcode)
+    try:
+        if find is not None:
+            return find(site)
+    except (FormulaError, SourceError, LookupError, ValueError):
+        return Meaning(Operator.OTHER)
+    return Meaning(_OPERATORS.get(instruction.opcode, Operator.OTHER))
+
+
+def _product(site: Site) -> Meaning:
+    dims = product_dimensions(site.instruction)
+    left, right = (operand.shape for operand in site.operands[:2])
+    sizes = product_sizes(dims, left.dims, right.dims) if dims is not None else None
+    if dims is None or sizes is None or min(sizes) < 1:
+        return Meaning(Operator.OTHER)
+    groups = 0
+    batch, rows, depth, columns = sizes
+    if site.instruction.opcode == "ragged-dot" and len(site.operands) > 2:
+        groups = site.operands[2].shape.dims[-1]
+        for axis in site.instruction.integers("rhs_group_dims"):
+            columns //= max(right.dims[axis], 1)
+    factors = _factors(dims, len(left.dims), len(right.dims))
+    is_call = site.instruction.opcode == "custom-call"
+    more = Operator.ADD if is_linear(site.instruction) else Operator.ELEMENTWISE
+    is_changed = is_call and (len(site.operands) > 2 or more != Operator.ADD)
+    return Meaning(Operator.DOT, Sizes(batch, rows, depth, columns, *factors, groups), 2, more if is_changed else None)
+
+
+def _factors(dims: DotDimensions, left: int, right: int) -> tuple[Factor, Factor]:
+    ours = tuple([axis for axis in range(left) if axis not in dims.lhs_batch and axis not in dims.lhs_contracting])
+    theirs = tuple([axis for axis in range(right) if axis not in dims.rhs_batch and axis not in dims.rhs_contracting])
+    return Factor(dims.lhs_batch, dims.lhs_contracting, ours), Factor(dims.rhs_batch, dims.rhs_contracting, theirs)
+
+
+def _call(site: Site) -> Meaning:
+    """A library's kernel."""
+    target = site.instruction.custom_call_target
+    if product_dimensions(site.instruction) is not None and len(site.operands) > 1:
+        return _product(site)
+    if target in _PLACED:
+        return Meaning(Operator.VIEW, None, 1)
+    if target.startswith(_CONVOLUTIONS):
+        is_plain = len(site.operands) == 2 and "BiasActivation" not in target
+        return Meaning(Operator.CONVOLUTION, None, 2, None if is_plain else Operator.ELEMENTWISE)
+    if attention_of(site) is not None and "Backward" not in target:
+        return Meaning(Operator.ATTENTION)
+    if target.startswith(_SORTS):
+        return Meaning(Operator.SORT, len(site.operands[0].shape.dims) - 1 if site.operands else None)
+    if target.startswith(_TOP_K):
+        return Meaning(Operator.TOP_K, len(site.operands[0].shape.dims) - 1 if site.operands else None)
+    return Meaning(Operator.OTHER)
+
+
+def _compare(site: Site) -> Meaning:
+    return Meaning(Operator.EQUAL if site.instruction.word("direction").upper() == "EQ" else Operator.COMPARE)
+
+
+def _constant(site: Site) -> Meaning:
+    if site.instruction.shape.elements != 1:
+        return Meaning(Operator.CONSTANT)
+    literal = site.instruction.literal
+    value = literal[0] if literal else None
+    return Meaning(Operator.FILL, float(value) if isinstance(value, int | float) else None)
+
+
+def _iota(site: Site) -> Meaning:
+    return Meaning(Operator.IOTA, site.instruction.integer("iota_dimension") or 0)
+
+
+def _broadcast(site: Site) -> Meaning:
+    return Meaning(Operator.BROADCAST, Axes(site.instruction.dimensions))
+
+
+def _reshape(site: Site) -> Meaning:
+    return Meaning(Operator.VIEW, ROW_BY_ROW)
+
+
+def _transpose(site: Site) -> Meaning:
+    return Meaning(Operator.TRANSPOSE, Axes(site.instruction.dimensions))
+
+
+def _reduce(site: Site) -> Meaning:
+    (body,) = site.instruction.called("to_apply")[:1] or (None,)
+    root = site.module.computations[body].root_instruction.opcode if body is not None else ""
+    inputs = len(site.operands) // 2
+    return Meaning(Operator.REDUCE, Axes(site.instruction.dimensions, _OPERATORS.get(root, Operator.OTHER)), inputs or None)
+
+
+def _concatenate(site: Site) -> Meaning:
+    return Meaning(Operator.CONCATENATE, site.instruction.dimensions[0])
+
+
+def _slice(site: Site) -> Meaning:
+    sides = site.instruction.slices
+    return Meaning(
+        Operator.SLICE, Part(*(tuple(side) for side in zip(*((cut.start, cut.limit, cut.stride) for cut in sides), strict=True)))
+    )
+
+
+def _dynamic_slice(site: Site) -> Meaning:
+    return Meaning(Operator.SLICE)
+
+
+def _pad(site: Site) -> Meaning:
+    sides = site.instruction.padding
+    low, high, interior = zip(*((side.low, side.high, side.interior) for side in sides), strict=True)
+    return Meaning(Operator.PAD, Padding(tuple(low), tuple(high), tuple(interior)), 1)
+
+
+def _sort(site: Site) -> Meaning:
+    return Meaning(Operator.SORT, site.instruction.dimensions[0])
+
+
+def _gather(site: Site) -> Meaning:
+    """A gather of whole slices along one axis has that axis."""
+    instruction, table = site.instruction, site.operands[0].shape.dims
+    sizes, axes = instruction.integers("slice_sizes"), instruction.integers("start_index_map")
+    others = [axis for axis, size in enumerate(sizes) if size != table[axis]]
+    if len(axes) == 1 and others in ([], [axes[0]]) and sizes[axes[0]] == 1:
+        return Meaning(Operator.GATHER, axes[0])
+    return Meaning(Operator.GATHER, Rows(sizes, axes))
+
+
+def _scatter(site: Site) -> Meaning:
+    """A scatter that adds is one of its own; of others only those of a single element for each position have the operator."""
+    instruction = site.instruction
+    (body,) = instruction.called("to_apply")[:1] or (None,)
+    root = site.module.computations[body].root_instruction.opcode if body is not None else ""
+    axes = instruction.integers("scatter_dims_to_operand_dims")
+    if root == "add":
+        return Meaning(Operator.SCATTER_ADD, axes[0] if len(axes) == 1 else Rows((), axes))
+    return Meaning(Operator.SCATTER, axes[0] if len(axes) == 1 else Rows((), axes))
+
+
+_WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
+    "dot": _product,
+    "ragged-dot": _product,
+    "scaled-dot": _product,
+    "custom-call": _call,
+    "compare": _compare,
+    "constant": _constant,
+    "iota": _iota,
+    "broadcast": _broadcast,
+    "reshape": _reshape,
+    "dynamic-reshape": _reshape,
+    "transpose": _transpose,
+    "reduce": _reduce,
+    "concatenate": _concatenate,
+    "slice": _slice,
+    "dynamic-slice": _dynamic_slice,
+    "pad": _pad,
+    "sort": _sort,
+    "gather": _gather,
+    "scatter": _scatter,
+}

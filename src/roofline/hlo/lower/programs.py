@@ -1,0 +1,343 @@
+"""The graph of a compiled program: the computations that run, with the bodies of fusions, calls and loops in their places.
+
+Tuples are taken apart: each array has one number, under whichever name. What no iteration of a loop changes is the same array inside as
+outside.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ...cost import NOTHING
+from ...errors import FormulaError, SourceError
+from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Params, Phase, Region
+from ..ir.callgraph import in_order
+from ..ir.module import Computation, HloModule, Instruction
+from ..ir.scopes import direction
+from ..ir.shapes import Shape
+from ..price.pricing import FREE, Pricer
+from ..price.types import Site
+from .meanings import SAME, TRANSFERS, Meaning, meaning
+
+Tree = int | tuple["Tree", ...]  # an array, or the parts of a tuple
+_RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
+_BY_AUTHOR = "rematted_computation"  # in JAX's names of what it computes again
+_MOST_GROWTH, _MORE = (
+    4,
+    2**16,
+)  # a graph has at most so many nodes for each instruction, and a few more: bodies may be repeated at every depth
+
+
+class Lowered(Struct, frozen=True):
+    """A graph, and for each of its kernels the computation and the place there of the instruction that launches it."""
+
+    graph: Graph
+    places: tuple[tuple[int, int], ...]
+
+
+class TooLarge(FormulaError):
+    """The program would have too many nodes."""
+
+
+def lowered(pricer: Pricer, times: Mapping[int, int] | None = None) -> Lowered:
+    """The graph of a program. ``times`` says how many equal kernels an instruction of the entry stands for, where it is not one."""
+    lowering = _Lowering(pricer, times or {})
+    lowering.program()
+    return Lowered(lowering.graph, tuple(lowering.places))
+
+
+class _Lowering:
+    def __init__(self, pricer: Pricer, times: Mapping[int, int]) -> None:
+        self.pricer, self.module, self.graph = pricer, pricer.module, Graph()
+        self.places: list[tuple[int, int]] = []
+        self._times = times
+        self._kernels: dict[tuple[int, int], int] = {}
+        self._orders: dict[int, tuple[int, ...]] = {}
+        self._meanings: dict[tuple[int, int], Meaning] = {}  # by the ids of a computation and an instruction of it
+        self._names: dict[int, str] = {}  # of the operations that products and sums are of, by their results
+        self._left = _MOST_GROWTH * sum(map(len, self.module.computations)) + _MORE
+
+    def program(self) -> None:
+        entry, graph = self.module.entry_computation, self.graph
+        given = [self._arrays(entry[index].shape) for index in entry.parameters]
+        graph.arguments = [array for tree in given for array in leaves(tree)]
+        donated = {(alias.parameter, alias.index) for alias in self.module.aliases}
+        graph.donated = {array for number, index in donated if number < len(given) for array in leaves(_part(given[number], index))}
+        graph.results = set(leaves(self._running(self.module.entry, given)))
+        self._join_split_depths()
+
+    def _join_split_depths(self) -> None:
+        """Takes a batched product whose parts the compiler adds up for one product, as it split the depth for more kernels.
+
+        Both have the name of the author's operation; a sum that the author wrote has a name of its own.
+        """
+        graph, users = self.graph, dict[int, list[int]]()
+        for place, node in enumerate(graph.nodes):
+            for array in node.takes:
+                users.setdefault(array, []).append(place)
+        for place, product in enumerate(graph.nodes):
+            at = _sum_of(graph, users, product) if product.operator == Operator.DOT and product.sizes.batch > 1 else None
+            if at is None or not self._are_one_operation(product, graph.nodes[at]):
+                continue
+            total, sizes = graph.nodes[at], product.sizes
+            parts = _parts(graph, total, len(sizes.left.batch))
+            if not parts:
+                continue
+            count = prod(graph.arrays[product.gives[0]].shape[axis] for axis in parts)
+            left, right = (_without_parts(factor, parts) for factor in (sizes.left, sizes.right))
+            whole = replace(sizes, batch=sizes.batch // count, depth=sizes.depth * count, left=left, right=right)
+            made = graph.array(_without_axes(graph.arrays[product.gives[0]], parts))
+            graph.exchange(place, replace(product, params=whole, gives=(made,)))
+            graph.exchange(at, replace(total, operator=Operator.VIEW, takes=(made,), params=None))
+
+    def _are_one_operation(self, product: Node, total: Node) -> bool:
+        names = {self._names.get(product.gives[0], ""), self._names.get(total.gives[0], "")}
+        return len(names) == 1 or "" in names
+
+    def _arrays(self, shape: Shape) -> Tree:
+        """New arrays for a value of this shape."""
+        if shape.is_tuple:
+            return tuple([self._arrays(part) for part in shape.parts])
+        return self.graph.array(_array(shape))
+
+    def _order(self, number: int) -> tuple[int, ...]:
+        if number not in self._orders:
+            self._orders[number] = in_order(self.module.computations[number])
+        return self._orders[number]
+
+    def _running(self, number: int, given: Sequence[Tree]) -> Tree:
+        """The result of a computation whose instructions are launched one by one."""
+        computation = self.module.computations[number]
+        values: dict[int, Tree] = dict(zip(computation.parameters, given, strict=False))
+        for index in self._order(number):
+            if index not in values:
+                instruction = computation.instructions[index]
+                kernel = self._kernel(number, index, instruction)
+                values[index] = self._value(computation, index, [values[operand] for operand in instruction.operands], kernel)
+        return values[computation.root]
+
+    def _inside(self, number: int, given: Sequence[Tree], kernel: int) -> Tree:
+        """The result of the body of a fusion, which one kernel runs."""
+        computation = self.module.computations[number]
+        values: dict[int, Tree] = dict(zip(computation.parameters, given, strict=False))
+        for index in self._order(number):
+            if index not in values:
+                operands = [values[operand] for operand in computation.instructions[index].operands]
+                values[index] = self._value(computation, index, operands, kernel)
+        return values[computation.root]
+
+    def _kernel(self, number: int, index: int, instruction: Instruction) -> int:
+        """The kernel that an instruction launches, if its cost is known and not zero."""
+        if instruction.opcode in FREE or instruction.opcode in _RUN:
+            return NO_KERNEL
+        known = self._kernels.get((number, index))
+        if known is not None:
+            return known
+        try:
+            cost = self.pricer.price(Site(self.module, self.module.computations[number], instruction, self.pricer.platform)).cost
+        except SourceError:
+            cost = NOTHING
+        kernel = NO_KERNEL
+        if cost != NOTHING:
+            kernel = len(self.places)
+            self.places.append((number, index))
+            self.graph.kernels[kernel] = Kernel(cost, self._times.get(index, 1) if number == self.module.entry else 1)
+        self._kernels[number, index] = kernel
+        return kernel
+
+    def _value(self, computation: Computation, index: int, operands: Sequence[Tree], kernel: int) -> Tree:
+        instruction = computation.instructions[index]
+        opcode = instruction.opcode
+        self._left -= 1
+        if self._left < 0:
+            raise TooLarge("the graph of the program is too large")
+        if opcode == "tuple":
+            return tuple(operands)
+        if opcode == "get-tuple-element":
+            return _part(operands[0], (instruction.integer("index") or 0,))
+        if opcode in SAME and operands:
+            return operands[0]
+        if opcode in TRANSFERS and operands:
+            return self._transferred(instruction, operands[0])
+        if instruction.calls:
+            if opcode in ("fusion", "async-start") and len(operands) >= len(self._called(instruction).parameters):
+                return self._inside(instruction.calls[0].computation, operands, kernel)
+            if opcode == "call":
+                return self._running(instruction.calls[0].computation, operands)
+            if opcode == "while":
+                return self._loop(computation, instruction, operands[0])
+            if opcode == "conditional":
+                return self._branches(instruction, operands)
+        return self._node(computation, instruction, operands, kernel)
+
+    def _called(self, instruction: Instruction) -> Computation:
+        return self.module.computations[instruction.calls[0].computation]
+
+    def _transferred(self, instruction: Instruction, started: Tree) -> Tree:
+        """The result of an asynchronous operation at its end: the part of what its start gives that has the same shape, the last one."""
+        if instruction.shape.is_tuple or isinstance(started, int):
+            return started
+        wanted = instruction.shape.dims
+        fitting = [array for array in leaves(started) if self.graph.arrays[array].shape == wanted]
+        if instruction.opcode == "copy-done":
+            return fitting[0] if fitting else started[0]
+        return fitting[-1] if fitting else self._arrays(instruction.shape)
+
+    def _node(self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], kernel: int) -> Tree:
+        """The results of one operator."""
+        takes = [array for tree in operands for array in leaves(tree)]
+        means = self._meaning(computation, instruction)
+        gives = self._arrays(instruction.shape)
+        arrays = leaves(gives)
+        operator, params, phase = means.operator, means.params, _phase(instruction)
+        if operator == Operator.BROADCAST and takes:
+            maker = self.graph.maker.get(takes[0])
+            if maker is not None and maker.operator == Operator.FILL:  # one value everywhere
+                operator, params, takes = Operator.FILL, maker.params, []
+        if means.then is None:
+            self._append(operator, takes[: means.most], arrays, params, kernel, phase)
+            if operator in (Operator.DOT, Operator.REDUCE):
+                self._names |= dict.fromkeys(arrays, instruction.op_name)
+            return gives
+        first = self.graph.array(self.graph.arrays[arrays[0]])
+        self._append(operator, takes[: means.most], (first,), params, kernel, phase)
+        self._append(means.then, (first, *takes[means.most :]), arrays, None, kernel, phase)
+        return gives
+
+    def _append(self, operator: Operator, takes: Sequence[int], gives: Sequence[int], params: Params, kernel: int, phase: Phase) -> None:
+        self.graph.append(Node(operator, tuple(takes), tuple(gives), params, kernel, phase))
+
+    def _meaning(self, computation: Computation, instruction: Instruction) -> Meaning:
+        key = (id(computation), id(instruction))
+        known = self._meanings.get(key)
+        if known is None:
+            known = self._meanings[key] = meaning(Site(self.module, computation, instruction, self.pricer.platform))
+        return known
+
+    def _loop(self, computation: Computation, loop: Instruction, before: Tree) -> Tree:
+        """The result of a loop, whose body is lowered once."""
+        (body,) = loop.called("body")[:1] or (None,)
+        parts = before if isinstance(before, tuple) else None
+        if body is None or parts is None or len(self.module.computations[body].parameters) != 1:
+            return self._arrays(loop.shape)
+        unchanged = _unchanged(self.module, body, len(parts))
+        carried = tuple([part if place in unchanged else self._like(part) for place, part in enumerate(parts)])
+        start = len(self.graph.nodes)
+        handed_on = self._running(body, [carried])
+        final = tuple([part if place in unchanged else self._like(part) for place, part in enumerate(parts)])
+        after = handed_on if isinstance(handed_on, tuple) and len(handed_on) == len(parts) else carried
+        changing = [place for place in range(len(parts)) if place not in unchanged]
+        sides = [tuple([array for place in changing for array in leaves(tree[place])]) for tree in (parts, carried, after, final)]
+        if len({len(side) for side in sides}) == 1:
+            nodes = range(start, len(self.graph.nodes))
+            trips = self.pricer.trip_count(Site(self.module, computation, loop, self.pricer.platform))
+            self.graph.regions.append(Region(sides[0], sides[1], sides[2], sides[3], nodes, trips))
+        self.graph.append(Node(Operator.LOOP, sides[0], sides[3]))
+        return final
+
+    def _like(self, tree: Tree) -> Tree:
+        """New arrays like others."""
+        return self.graph.array(self.graph.arrays[tree]) if isinstance(tree, int) else tuple([self._like(part) for part in tree])
+
+    def _branches(self, instruction: Instruction, operands: Sequence[Tree]) -> Tree:
+        """The result of a conditional, of which all branches are lowered."""
+        taken = list(leaves(operands[0]))
+        for number, given in zip(instruction.called("branch_computations"), operands[1:], strict=False):
+            parameters = self.module.computations[number].parameters
+            taken += leaves(self._running(number, [given] if parameters else []))
+        result = self._arrays(instruction.shape)
+        self.graph.append(Node(Operator.BRANCH, tuple(taken), leaves(result)))
+        return result
+
+
+def _sum_of(graph: Graph, users: Mapping[int, Sequence[int]], product: Node) -> int | None:
+    """The place of the only use of a product's result, if that is a sum and nothing moves elements before it."""
+    array = product.gives[0]
+    while array not in graph.results and len(using := users.get(array, ())) == 1:
+        user = graph.nodes[using[0]]
+        if user.operator == Operator.REDUCE and isinstance(user.params, Axes) and user.params.function == Operator.ADD:
+            return using[0]
+        if user.operator not in (Operator.VIEW, Operator.CAST):
+            return None
+        array = user.gives[0]
+    return None
+
+
+def _parts(graph: Graph, total: Node, batch: int) -> frozenset[int]:
+    """The axes of a product's result that a sum adds up, if all are of its batch; else none."""
+    assert isinstance(total.params, Axes)
+    array = total.takes[0]
+    axes = graph.source_axes(array, total.params.axes)
+    summed = prod(graph.arrays[array].shape[axis] for axis in total.params.axes)
+    whole = prod(graph.arrays[graph.origin(array)].shape[axis] for axis in axes)
+    return axes if axes <= {*range(batch)} and whole == summed else frozenset()
+
+
+def _without_parts(factor: Factor, parts: frozenset[int]) -> Factor:
+    """A factor whose batch has some axes less, which are a part of its depth."""
+    batch = tuple(axis for place, axis in enumerate(factor.batch) if place not in parts)
+    return Factor(batch, (*(factor.batch[place] for place in sorted(parts)), *factor.summed), factor.free)
+
+
+def _without_axes(array: Array, axes: frozenset[int]) -> Array:
+    """An array without some axes, in the same order in memory."""
+    kept = [axis for axis in range(len(array.shape)) if axis not in axes]
+    by_axis, distance = dict[int, int](), 1
+    for axis in reversed(array.order(in_memory=True)):
+        if axis in kept:
+            by_axis[axis] = distance
+            distance *= max(array.shape[axis], 1)
+    shape = tuple(array.shape[axis] for axis in kept)
+    return Array(shape, array.dtype, tuple(by_axis[axis] for axis in kept), space=array.space)
+
+
+def leaves(tree: Tree) -> tuple[int, ...]:
+    """The arrays of a value."""
+    return (tree,) if isinstance(tree, int) else tuple([array for part in tree for array in leaves(part)])
+
+
+def _part(tree: Tree, places: Sequence[int]) -> Tree:
+    for place in places:
+        if isinstance(tree, int) or place >= len(tree):
+            return tree  # a library call whose other results are not told
+        tree = tree[place]
+    return tree
+
+
+def _array(shape: Shape) -> Array:
+    """An array of this shape; axes without a bound have no elements."""
+    if not shape.is_array:
+        return Array((0,))
+    dims = tuple([max(size, 0) for size in shape.dims])
+    strides = None
+    if shape.layout is not None and len(shape.layout.minor_to_major) == len(dims):
+        by_axis, distance = dict[int, int](), 1
+        for axis in shape.layout.minor_to_major:
+            by_axis[axis] = distance
+            distance *= max(dims[axis], 1) if axis < len(dims) else 1
+        strides = tuple([by_axis[axis] for axis in range(len(dims))]) if len(by_axis) == len(dims) else None
+    return Array(dims, shape.number, strides, space=shape.memory_space)
+
+
+def _phase(instruction: Instruction) -> Phase:
+    name = instruction.op_name
+    if _BY_AUTHOR in name:
+        return Phase.RECOMPUTED
+    return Phase.BACKWARD if direction(name) == "backward" else Phase.FORWARD
+
+
+def _unchanged(module: HloModule, body: int, parts: int) -> set[int]:
+    """The parts of a loop's state that its body hands on as they are."""
+    computation = module.computations[body]
+    root = computation.root_instruction
+    if root.opcode != "tuple" or len(root.operands) != parts:
+        return set()
+    unchanged = set()
+    for place, operand in enumerate(root.operands):
+        part = computation[operand]
+        is_state = part.opcode == "get-tuple-element" and part.operands[:1] == computation.parameters[:1]
+        if is_state and (part.integer("index") or 0) == place:
+            unchanged.add(place)
+    return unchanged

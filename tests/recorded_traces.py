@@ -1,0 +1,97 @@
+"""Traces of the programs of `recorded_calls`, as `roofline capture` records them on a CPU.
+
+    python tests/recorded_traces.py [NAME...]          records them again, with PyTorch
+
+Each is one file in `tests/data/recorded_traces`; those of `OBSERVED` were also recorded with an `ExecutionTraceObserver`, and have a folder
+in `tests/data/execution_traces` with a trace and the observer's file.
+"""
+
+import gzip
+import json
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from recorded_calls import PROGRAMS, Program
+from roofline.capture.hook.roofline_hook_torch_profiler import Profiler
+
+FOLDER = Path(__file__).parent / "data" / "recorded_traces"
+OBSERVED_FOLDER = Path(__file__).parent / "data" / "execution_traces"
+OBSERVED = ("products_beside", "one_hot_trained", "gathered_and_joined", "one_hot_written_in_part", "repeated_heads")
+TRACE, OBSERVER = "trace.json.gz", "pytorch_et.json.gz"
+KEPT = ("traceEvents", "roofline_tensors")
+
+
+def trace_of(program: Program) -> dict[str, Any]:
+    """The trace of a program, with PyTorch."""
+    import torch
+
+    tensors = _tensors(torch, program)
+    profiler = Profiler(torch, stacks=False)
+    with tempfile.TemporaryDirectory() as folder:
+        profiler.start()
+        result = _run(torch, program, tensors)
+        profiler.stop(str(Path(folder) / "trace.json"))
+        trace: dict[str, Any] = json.loads((Path(folder) / "trace.json").read_text())
+    del result  # it lives while the program is recorded
+    return trace
+
+
+def observed(program: Program) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The trace of a program and its execution trace, with PyTorch."""
+    import torch
+
+    tensors = _tensors(torch, program)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "trace.json"
+        observer = torch.profiler.ExecutionTraceObserver().register_callback(str(Path(folder) / "et.json"))
+        with torch.profiler.profile(record_shapes=True, execution_trace_observer=observer) as profiler:
+            _run(torch, program, tensors)
+        profiler.export_chrome_trace(str(file))
+        return json.loads(file.read_text()), json.loads((Path(folder) / "et.json").read_text())
+
+
+def _tensors(torch: Any, program: Program) -> list[Any]:
+    tensors = [_tensor(torch, shape, getattr(torch, number)) for shape, number in program.tensors]
+    for tensor in tensors:
+        tensor.requires_grad_(program.backward and tensor.is_floating_point())
+    return tensors
+
+
+def _tensor(torch: Any, shape: tuple[int, ...], number: Any) -> Any:
+    return torch.zeros(shape, dtype=number) if number == torch.int64 else torch.ones(shape, dtype=number)
+
+
+def _run(torch: Any, program: Program, tensors: list[Any]) -> Any:
+    result = program.function(torch, *tensors)
+    if program.backward:
+        result.sum().backward()
+    return result
+
+
+def write(name: str) -> None:
+    """Writes the traces of a program, without what the machine adds to them."""
+    _pack(FOLDER / f"{name}.json.gz", _slim(trace_of(PROGRAMS[name])))
+    if name in OBSERVED:
+        trace, execution = observed(PROGRAMS[name])
+        _pack(OBSERVED_FOLDER / name / TRACE, _slim(trace))
+        _pack(OBSERVED_FOLDER / name / OBSERVER, execution)
+
+
+def _slim(trace: Mapping[str, Any]) -> dict[str, Any]:
+    events = [event for event in trace["traceEvents"] if event.get("cat") == "cpu_op"]
+    return {key: events if key == "traceEvents" else trace[key] for key in KEPT if key in trace}
+
+
+def _pack(target: Path, value: Mapping[str, Any]) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with gzip.GzipFile(target, "wb", mtime=0) as file:
+        file.write(json.dumps(value, separators=(",", ":")).encode())
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or PROGRAMS:
+        write(name)
+        print(name)  # noqa: T201

@@ -1,0 +1,131 @@
+"""The graph of compiled programs: fused bodies written out, tuples taken apart, loops with what they carry."""
+
+from roofline.graph import NO_KERNEL, Graph, Operator
+from roofline.hlo.ir.module import HloModule
+from roofline.hlo.lower import lowered
+from roofline.hlo.price.collectives import Network
+from roofline.hlo.price.pricing import Pricer
+from roofline.hlo.read import parse
+
+FUSED = """HloModule fused
+%body (p: bf16[64,32], q: bf16[16,32]) -> (bf16[64,16], f32[64,16]) {
+  %p = bf16[64,32]{1,0} parameter(0)
+  %q = bf16[16,32]{1,0} parameter(1)
+  %t = bf16[32,16]{1,0} transpose(%q), dimensions={1,0}
+  %dot = bf16[64,16]{1,0} dot(%p, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %wide = f32[64,16]{1,0} convert(%dot)
+  ROOT %both = (bf16[64,16]{1,0}, f32[64,16]{1,0}) tuple(%dot, %wide)
+}
+ENTRY %main (x: bf16[64,32], w: bf16[16,32]) -> f32[64,16] {
+  %x = bf16[64,32]{1,0} parameter(0)
+  %w = bf16[16,32]{1,0} parameter(1)
+  %fusion = (bf16[64,16]{1,0}, f32[64,16]{1,0}) fusion(%x, %w), kind=kOutput, calls=%body
+  %narrow = bf16[64,16]{1,0} get-tuple-element(%fusion), index=0
+  %wide = f32[64,16]{1,0} get-tuple-element(%fusion), index=1
+  %again = f32[64,16]{1,0} convert(%narrow)
+  ROOT %sum = f32[64,16]{1,0} add(%wide, %again)
+}
+"""
+
+LOOP = """HloModule loop
+%body (state: (s32[], bf16[8,8], bf16[8,8])) -> (s32[], bf16[8,8], bf16[8,8]) {
+  %state = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %x = bf16[8,8]{1,0} get-tuple-element(%state), index=1
+  %w = bf16[8,8]{1,0} get-tuple-element(%state), index=2
+  %one = s32[] constant(1)
+  %next = s32[] add(%i, %one)
+  %dot = bf16[8,8]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  ROOT %out = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) tuple(%next, %dot, %w)
+}
+%condition (state: (s32[], bf16[8,8], bf16[8,8])) -> pred[] {
+  %state = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) parameter(0)
+  %i = s32[] get-tuple-element(%state), index=0
+  %n = s32[] constant(5)
+  ROOT %less = pred[] compare(%i, %n), direction=LT
+}
+ENTRY %main (x: bf16[8,8], w: bf16[8,8]) -> bf16[8,8] {
+  %x = bf16[8,8]{1,0} parameter(0)
+  %w = bf16[8,8]{1,0} parameter(1)
+  %zero = s32[] constant(0)
+  %start = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) tuple(%zero, %x, %w)
+  %loop = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) while(%start), condition=%condition, body=%body
+  ROOT %y = bf16[8,8]{1,0} get-tuple-element(%loop), index=1
+}
+"""
+
+SPLIT = """HloModule split
+%add (a: bf16[], b: bf16[]) -> bf16[] {
+  %a = bf16[] parameter(0)
+  %b = bf16[] parameter(1)
+  ROOT %sum = bf16[] add(%a, %b)
+}
+ENTRY %main (x: bf16[4,64,128], w: bf16[4,128,16]) -> bf16[64,16] {
+  %x = bf16[4,64,128]{2,1,0} parameter(0)
+  %w = bf16[4,128,16]{2,1,0} parameter(1)
+  %dot = bf16[4,64,16]{2,1,0} dot(%x, %w), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
+  %zero = bf16[] constant(0)
+  ROOT %sum = bf16[64,16]{1,0} reduce(%dot, %zero), dimensions={0}, to_apply=%add
+}
+"""
+
+
+def _module(text: str) -> HloModule:
+    return parse(text.encode(), "program.hlo")
+
+
+def _graph(text: str) -> Graph:
+    return lowered(Pricer(_module(text), "gpu", Network.of(None, "gpu"))).graph
+
+
+def test_the_body_of_a_fusion_is_written_out_in_its_kernel() -> None:
+    graph = _graph(FUSED)
+    assert [node.operator for node in graph.nodes] == [
+        Operator.TRANSPOSE,
+        Operator.DOT,
+        Operator.CAST,
+        Operator.CAST,
+        Operator.ADD,
+    ]
+    assert len({node.kernel for node in graph.nodes[:3]}) == 1
+    (product,) = graph.of(Operator.DOT)
+    assert product.takes[0] == graph.arguments[0]
+    assert graph.origin(product.takes[1]) == graph.arguments[1]
+    assert (product.sizes.rows, product.sizes.depth, product.sizes.columns) == (64, 32, 16)
+
+
+def test_parts_of_tuples_are_the_arrays_that_kernels_write() -> None:
+    graph = _graph(FUSED)
+    product, narrow, again, add = graph.nodes[1:]
+    assert again.takes == product.gives
+    assert add.takes == (*narrow.gives, *again.gives)
+    assert graph.written(product.kernel) == [*product.gives, *narrow.gives]
+    assert graph.results == set(add.gives)
+
+
+def test_axes_are_followed_through_what_renames_an_array() -> None:
+    graph = _graph(FUSED)
+    (product,) = graph.of(Operator.DOT)
+    assert [graph.source_axis(product.takes[1], axis) for axis in (0, 1)] == [1, 0]
+
+
+def test_what_a_loop_does_not_change_is_one_array_inside_and_outside() -> None:
+    graph = _graph(LOOP)
+    (product,), (loop,) = graph.of(Operator.DOT), graph.regions
+    assert product.takes == (loop.carried[1], graph.arguments[1])
+    assert loop.trips == 5
+    assert loop.handed_on[1] == product.gives[0]
+    assert loop.initial[1] == graph.arguments[0]
+    assert graph.results == {loop.final[1]}
+    assert graph.region_of.get(product.gives[0]) is loop
+    assert graph.region_of.get(graph.arguments[1]) is None
+
+
+def test_a_split_depth_is_one_product() -> None:
+    (product,) = _graph(SPLIT).of(Operator.DOT)
+    assert (product.sizes.batch, product.sizes.rows, product.sizes.depth, product.sizes.columns) == (1, 64, 4 * 128, 16)
+
+
+def test_views_launch_no_kernel() -> None:
+    graph = _graph(LOOP)
+    assert all(node.kernel == NO_KERNEL for node in graph.of(Operator.FILL, Operator.LOOP))

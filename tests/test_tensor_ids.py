@@ -1,0 +1,199 @@
+"""Ids of tensors in traces: graphs of captured programs have exact edges, and rules tell of them what they tell of functions."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recorded_calls import PROGRAMS, Program
+from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, observed, trace_of
+from roofline.graph import Graph, Operator
+from roofline.rules import RULES
+from roofline.sources.torch_trace import unneeded
+from roofline.sources.torch_trace.recording import read_part
+from test_rules import BY_SIZE, TOLD
+
+
+def graph_in(trace: bytes | Path) -> tuple[Graph, tuple[str, ...]]:
+    """The graph of a trace, and the notes."""
+    graphs: list[Graph] = []
+    with pytest.MonkeyPatch.context() as patch:
+        lowered = unneeded.graph_of
+        patch.setattr(unneeded, "graph_of", lambda *given: graphs.append(lowered(*given)) or graphs[-1])
+        part = read_part(trace) if isinstance(trace, Path) else read_part("trace.json", data=trace)
+    return graphs[0], part.notes
+
+
+def data_of(name: str) -> bytes:
+    return gzip.decompress((FOLDER / f"{name}.json.gz").read_bytes())
+
+
+def told(graph: Graph) -> Counter[tuple[str, str]]:
+    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph)}
+    return Counter((kind, group) for _, kind, group in reasons)
+
+
+# On a CPU the scatter into numbers of 16 bits copies these to 32 bits and back, and only the copies are work.
+ON_CPU = {"one_hot_scattered": {}}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_captured_program_is_told_what_the_function_is(name: str) -> None:
+    graph, _ = graph_in(data_of(name))
+    assert all(array.sure for array in graph.arrays)
+    assert told(graph) == ON_CPU.get(name, TOLD.get(name, {}))
+
+
+def changed(name: str, **values: Any) -> bytes:
+    return json.dumps({**json.loads(data_of(name)), **values}).encode()
+
+
+def test_without_ids_arrays_are_matched_by_size() -> None:
+    trace = json.loads(data_of("products_beside"))
+    del trace["roofline_tensors"]
+    graph, notes = graph_in(json.dumps(trace).encode())
+    assert not any(array.sure for array in graph.arrays)
+    assert told(graph) == BY_SIZE["products_beside"]  # a false finding
+    assert notes == ()
+
+
+@pytest.mark.parametrize(
+    "value", [7, "ids", [], {}, {"ops": 3, "left": []}, {"ops": [[1, [2], [3]]], "left": []}, {"ops": [[1, [2.5], [], []]], "left": []}]
+)
+def test_odd_ids_cost_a_note(value: Any) -> None:
+    graph, notes = graph_in(changed("products_beside", roofline_tensors=value))
+    assert not any(array.sure for array in graph.arrays)
+    assert len(notes) == 1
+    assert "trace.json: its ids of tensors are not valid" in notes[0]
+    assert "what ops read is matched by size" in notes[0]
+
+
+@pytest.mark.parametrize("name", OBSERVED)
+def test_an_execution_trace_beside_a_trace_gives_the_same_edges(name: str) -> None:
+    graph, _ = graph_in(OBSERVED_FOLDER / name / TRACE)
+    captured, _ = graph_in(data_of(name))
+    assert [(node.operator, node.kernel) for node in graph.nodes if node.kernel >= 0] == [
+        (node.operator, node.kernel) for node in captured.nodes if node.kernel >= 0
+    ]
+    assert all(array.sure for array in graph.arrays)
+    assert told(graph) == TOLD.get(name, {})
+
+
+def beside(folder: Path, text: bytes, name: str = "products_beside") -> tuple[Graph, tuple[str, ...]]:
+    """The graph of a trace beside which the observer's file has this text."""
+    (folder / TRACE).write_bytes((OBSERVED_FOLDER / name / TRACE).read_bytes())
+    (folder / OBSERVER).write_bytes(text)
+    return graph_in(folder / TRACE)
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b"\x1f\x8b", b'{"schema": "1", "nodes": [{"id": "x"}]}', b"[" * 100_000])
+def test_an_execution_trace_that_cannot_be_read_costs_a_note(text: bytes, tmp_path: Path) -> None:
+    graph, notes = beside(tmp_path, text)
+    assert not any(array.sure for array in graph.arrays)
+    assert len([note for note in notes if f"{OBSERVER}: not a valid execution trace" in note]) == 1
+
+
+def test_the_execution_trace_of_another_process_is_left_out(tmp_path: Path) -> None:
+    execution = json.loads(gzip.decompress((OBSERVED_FOLDER / "products_beside" / OBSERVER).read_bytes()))
+    graph, notes = beside(tmp_path, json.dumps({**execution, "pid": execution["pid"] + 1}).encode())
+    assert not any(array.sure for array in graph.arrays)
+    assert notes == ()
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_values_of_an_execution_trace_give_a_graph(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    execution = json.loads(gzip.decompress((OBSERVED_FOLDER / "one_hot_trained" / OBSERVER).read_bytes()))
+    odd = st.recursive(st.none() | st.integers() | st.text(max_size=9), lambda part: st.lists(part, max_size=3), max_leaves=6)
+    for node in execution["nodes"]:
+        if data.draw(st.booleans()):
+            values = node[data.draw(st.sampled_from(("inputs", "outputs")))]
+            values[data.draw(st.sampled_from(sorted(values)))] = data.draw(st.lists(odd, max_size=3))
+    beside(tmp_path_factory.mktemp("run"), json.dumps(execution).encode(), "one_hot_trained")
+
+
+NUMBERS = st.integers(-1, 2**62 - 1) | st.integers(-1, 9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.data())
+def test_any_numbers_give_a_graph(data: st.DataObject) -> None:
+    trace = json.loads(data_of("one_hot_trained"))
+    for op in trace["roofline_tensors"]["ops"]:
+        if data.draw(st.booleans()):
+            place = data.draw(st.integers(0, 3))
+            op[place] = data.draw(NUMBERS if not place else st.lists(NUMBERS, max_size=6))
+    _, notes = graph_in(json.dumps(trace).encode())
+    assert not any("failed" in note for note in notes)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["one_hot_trained", "gathered_and_joined", "one_hot_written_in_part"])
+def test_recorded_traces_are_those_of_pytorch(name: str) -> None:
+    pytest.importorskip("torch")
+    (graph, _), (before, _) = graph_in(json.dumps(trace_of(PROGRAMS[name])).encode()), graph_in(data_of(name))
+    assert [(node.operator, node.takes, node.gives) for node in graph.nodes] == [
+        (node.operator, node.takes, node.gives) for node in before.nodes
+    ]
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_memory_that_is_used_again_is_another_array() -> None:
+    pytest.importorskip("torch")
+
+    def program(torch: Any, first: Any) -> Any:
+        results, addresses = [], set()
+        for _ in range(20):
+            rows = torch.relu(first)
+            addresses.add(rows.data_ptr())
+            results.append((rows @ first).sum())
+            del rows
+        assert len(addresses) < 20
+        return results
+
+    graph, _ = graph_in(json.dumps(trace_of(Program(program, ((512, 512), "float32")))).encode())
+    relus = [graph.maker[product.takes[0]] for product in graph.of(Operator.DOT)]
+    assert len({relu.kernel for relu in relus}) == len(relus) == 20
+    assert all(relu.kernel == product.kernel - 1 for relu, product in zip(relus, graph.of(Operator.DOT), strict=True))
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_written_through_a_view_is_read_from_the_whole() -> None:
+    pytest.importorskip("torch")
+
+    def program(torch: Any, first: Any) -> Any:
+        whole = torch.relu(first)
+        left, right = whole.chunk(2, -1)
+        right.mul_(2.0)
+        part = whole[8:16]
+        part.copy_(first[:8])
+        return whole @ first, left.contiguous()
+
+    graph, _ = graph_in(json.dumps(trace_of(Program(program, ((64, 64), "float32")))).encode())
+    (product,) = graph.of(Operator.DOT)
+    update = graph.maker[product.takes[0]]
+    assert update.operator == Operator.UPDATE
+    assert [graph.maker[part].operator for part in update.takes] == [Operator.OTHER, Operator.MULTIPLY, Operator.COPY]
+    (left,) = (node for node in graph.of(Operator.COPY) if node.kernel > product.kernel)
+    assert graph.maker[left.takes[0]].operator == Operator.UPDATE  # which half it is, the profiler does not say
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_execution_traces_are_those_of_pytorch(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    trace, execution = observed(PROGRAMS["one_hot_trained"])
+    (tmp_path / "trace.json").write_text(json.dumps(trace))
+    (tmp_path / "pytorch_et.json").write_text(json.dumps(execution))
+    (graph, _), (before, _) = graph_in(tmp_path / "trace.json"), graph_in(OBSERVED_FOLDER / "one_hot_trained" / TRACE)
+    assert [(node.operator, node.takes, node.gives) for node in graph.nodes] == [
+        (node.operator, node.takes, node.gives) for node in before.nodes
+    ]
