@@ -10,8 +10,10 @@ import pytest
 import roofline as rl
 from roofline.analysis.anonymizing import NOTE, anonymized
 from roofline.cli import main
+from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
 from roofline.report import Finding, IdleInfo, Report, StepInfo
+from roofline.workload import Avoidable, Op, Recording, Workload
 
 DATA = Path(__file__).parent / "data"
 SECRET = ("secret", "falcon", "gandalf", "mordor", "alice")
@@ -117,3 +119,13 @@ def test_a_real_profile_keeps_its_findings(capsys: pytest.CaptureFixture[str]) -
     files = {op.location.partition(":")[0] for op in report.ops if op.location}
     assert files
     assert [file for file in files if file in rl.to_json(told).decode()] == []
+
+
+def test_facts_about_avoidable_work_are_pseudonyms_too() -> None:
+    facts = {"kernel": "secret_kernel.3", "caller": "falcon_model.py:7", "number": "bf16", "elements": 7}
+    reason = Avoidable(kind="duplicated-work", instead=NOTHING, facts=facts, why="copies gandalf_weights in /home/alice/falcon.py:7")
+    ops = Op(name="gandalf_weights", cost=Cost.of({"hbm": 1e9}), time_s=1.0, avoidable=(reason,)), Op(name="secret_kernel.3", cost=NOTHING)
+    made = anonymized(rl.analyze(Recording(workload=Workload(ops), format="table"), rl.chip("h200")))
+    assert [word for word in SECRET if word in rl.to_json(made).decode().lower()] == []
+    told = made.ops[0].avoidable[0].facts
+    assert (told["kernel"], told["number"], told["elements"]) == (made.ops[1].name, "bf16", 7)

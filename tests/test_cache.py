@@ -22,12 +22,14 @@ from roofline.files.output_files import UNFINISHED
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
+from roofline.sources import packing
 from roofline.sources.cache import SUFFIX, Cache, cache_folder, fingerprint, key_of
 from roofline.sources.packing import pack, unpack
 from roofline.sources.parts import DevicePart, Instance, Launched, Part, Share, Subject, Tally
 from roofline.sources.reading import Reading, read_file
 from roofline.sources.xspace import recording
 from roofline.sources.xspace.recording import read_part
+from roofline.workload import Avoidable, Saves, Usual
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = sorted([*(DATA / "h200").glob("*.xplane.pb*"), *(DATA / "cpu").glob("*.xplane.pb*")])
@@ -344,3 +346,8 @@ def test_nothing_but_entries_is_ever_removed(kept: Cache) -> None:
     assert full.entries() == []
     assert [other.read_text() for other in others] == ["mine"] * len(others)
     assert len(list(kept.inner.iterdir())) == 5
+
+
+def test_how_avoidable_work_saves_time_survives_the_cache() -> None:
+    reason = Avoidable(kind="low-batch", instead=Cost.of({"hbm": 1}), saves=Saves.SHARED_LOOP, usual=Usual.YES, extra=True)
+    assert packing._from_json(packing._to_json(reason)) == reason

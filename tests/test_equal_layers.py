@@ -10,6 +10,7 @@ from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price import equal_layers
 from roofline.hlo.read import parse
 from roofline.hlo.unneeded import reviewed_program
+from roofline.rules.words import observed
 from roofline.workload import Op
 
 X = "f32[8,64,128]"
@@ -66,7 +67,7 @@ def test_one_layer_stands_for_the_others(twice: bool, monkeypatch: pytest.Monkey
     module = program(twice=twice)
     ops = {op.name: op for op in compared(module, monkeypatch)}
     assert ops["mixed.70"].label == "layer70  dot 512×128×128 fp32"
-    whys = [one.why for one in ops["again.70"].avoidable if one.kind == "duplicated-work"]
+    whys = [observed(one) for one in ops["again.70"].avoidable if one.kind == "duplicated-work"]
     assert whys == (["computes the same values as mixed.70"] if twice else [])
     layers = equal_layers.equal_layers(module)
     assert layers is not None

@@ -9,7 +9,7 @@ from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
 from roofline.operation import Streamed
 from roofline.report import Report
-from roofline.workload import FETCHES, Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import FETCHES, Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Saves, Share, Step, Usual, Workload
 from toys import toy
 
 
@@ -59,7 +59,7 @@ def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
     (finding,) = report_on(scores, mlp).findings
     assert (finding.kind, finding.saving_s) == ("padding", pytest.approx(15))
     # What is computed again would not run at all.
-    again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed")
+    again = Avoidable(kind="recomputation", instead=NOTHING, unneeded="recomputed", extra=True)
     found = report_on(replace(scores, avoidable=(padded, again)), replace(mlp, time_s=20.0, self_time_s=20.0)).findings
     assert [(one.kind, one.saving_s) for one in found] == [("padding", pytest.approx(15)), ("recomputation", pytest.approx(10))]
     # Half of an op is not nearly all of it.
@@ -71,7 +71,8 @@ def test_an_op_goes_to_the_change_that_spares_the_most_of_all() -> None:
 
 def test_a_stencil_is_compared_with_elementwise_code() -> None:
     # 18 B take 1.8 s of the toy's memory: 2 s at 90% of the bandwidth. Other memory-bound convolutions reach 5%.
-    reason = Avoidable(kind="odd-sizes", instead=Cost.of({"hbm": 18}), why="computes a stencil", group="stencil")
+    instead = Cost.of({"hbm": 18})
+    reason = Avoidable(kind="odd-sizes", instead=instead, why="computes a stencil", group="stencil", saves=Saves.GOOD_STREAM)
     (found,) = report_on(an_op("conv", {"hbm": 18}, 10.0, category="convolution", avoidable=(reason,))).findings
     assert (found.kind, found.saving_s) == ("odd-sizes", pytest.approx(8.0))
 
@@ -493,10 +494,10 @@ def test_loops_that_compute_linear_recurrences_are_told_of_associative_scans_fir
     assert finding.levers[0].startswith("lax.associative_scan") == (linear_s > 5e-6)
 
 
-@pytest.mark.parametrize("group", ["one by one", "loop", "carried"])
-def test_small_matmuls_that_one_could_do_together_save_what_that_one_does_not_take(group: str) -> None:
+@pytest.mark.parametrize("saves", [Saves.ONE_KERNEL, Saves.SHARED_LOOP])
+def test_small_matmuls_that_one_could_do_together_save_what_that_one_does_not_take(saves: Saves) -> None:
     def matmuls(flops: float, time_s: float) -> list[Op]:
-        reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": flops}), group=group, why="runs 8 matmuls")
+        reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": flops}), saves=saves, why="runs 8 matmuls")
         return [an_op(f"dot.{n}", {"matrix/bf16": flops}, time_s, avoidable=(reason,), category="matmul") for n in range(8)]
 
     finding = report_on(*matmuls(85e-6, 5e-6)).findings[0]
@@ -506,7 +507,7 @@ def test_small_matmuls_that_one_could_do_together_save_what_that_one_does_not_ta
 
 
 def test_small_matmuls_of_few_rows_outside_of_loops_are_latency_bound() -> None:
-    reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": 85e-6}), why="reads weights for a row")
+    reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": 85e-6}), why="reads weights for a row", saves=Saves.SHARED_READS)
     (finding,) = report_on(*[an_op(f"dot.{n}", {"matrix/bf16": 85e-6}, 5e-6, avoidable=(reason,)) for n in range(8)]).findings
     assert finding.kind == "latency"
 
@@ -519,7 +520,7 @@ def test_small_kernels_get_advice_on_loops_only_where_an_iteration_has_few_of_th
 
 @pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])
 def test_the_compilers_own_changes_of_layout_are_told_where_they_cost_much(large_s: float, location: str, told: bool) -> None:
-    fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout")
+    fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout", usual=Usual.UNLESS_ASKED)
     turned = an_op("transpose", {"hbm": 20}, 2.0, avoidable=(fewer,), location=location)
     found = report_on(turned, an_op("dot", {"matrix/bf16": 90 * large_s}, large_s)).findings
     assert ("layout-copies" in {one.kind for one in found}) == told

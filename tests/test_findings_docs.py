@@ -15,6 +15,7 @@ from roofline.hlo.unneeded.stacked_activations import MOST_TRIPS
 from roofline.hlo.unneeded.unused import MOST_USED
 from roofline.operation import COMPLEX, INTERLEAVED
 from roofline.rules.one_hot_product.diagonals import LONG
+from roofline.rules.words import page, rule_kinds, words_of
 from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
 from roofline.sources.torch_trace.unneeded.passed_messages import COMPILED_SHARE
 
@@ -69,11 +70,19 @@ def _section(kind: str) -> str:
     return " ".join(found[1].split())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *rule_kinds()])
 def test_every_kind_is_explained(kind: str) -> None:
     section = _section(kind)
     assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Saving", "Do"))
-    assert [lever for lever in (*KINDS[kind].levers, *KINDS[kind].looped) if lever not in section] == []
+    levers = (*KINDS[kind].levers, *KINDS[kind].looped) if kind in KINDS else words_of(kind).levers
+    assert [lever for lever in levers if lever not in section] == []
+
+
+@pytest.mark.parametrize("kind", rule_kinds())
+def test_a_section_has_the_rule_and_the_caveat_of_its_words(kind: str) -> None:
+    words = page(kind)
+    section = PAGE[PAGE.index(f"\n### {kind}\n") :].partition("\n- Saving: ")[0]
+    assert section.endswith(f"\n- Rule: {words.rule}\n- Caveat: {words.caveat}")
 
 
 @pytest.mark.parametrize(("kind", "threshold"), THRESHOLDS)
@@ -89,7 +98,7 @@ def test_every_suspect_figure_is_explained(kind: str) -> None:
 
 
 def test_no_section_is_about_a_kind_that_is_gone() -> None:
-    assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == {*KINDS, *SUSPECT_FIGURES}
+    assert set(re.findall(r"^### (.+)$", PAGE, re.MULTILINE)) == {*KINDS, *rule_kinds(), *SUSPECT_FIGURES}
 
 
 def test_every_class_of_needless_work_is_in_the_table() -> None:

@@ -15,6 +15,7 @@ from roofline.hlo.unneeded import Review, reviewed_program
 from roofline.jax import lower
 from roofline.machines import load
 from roofline.resource import HBM, matrix
+from roofline.rules.words import observed
 from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
@@ -55,7 +56,12 @@ def test_one_hot_rows_are_found_where_other_dimensions_have_the_size_of_the_tabl
         return jnp.einsum("bfv,fvd->bfd", jax.nn.one_hot(ids, 4096, dtype="bfloat16"), tables).astype("float32").sum()
 
     found = reasons(ops_of(jax.value_and_grad(total), of_shape(16, 4096, 128), of_shape(4096, 16, dtype="int32")))
-    words = {reason.why.rpartition("where ")[2] for op in found["one-hot-product"] for reason in op.avoidable if "multiplies" in reason.why}
+    words = {
+        observed(reason).rpartition("where ")[2]
+        for op in found["one-hot-product"]
+        for reason in op.avoidable
+        if "multiplies" in observed(reason)
+    }
     assert words == {"a gather would do", "a scatter-add would do"}
 
 
@@ -68,8 +74,8 @@ def test_tokens_put_into_slots_of_experts_by_masks_could_be_written_by_index() -
 
     ids = of_shape(8, 1024, dtype="int32")
     ops = ops_of(moved, of_shape(8, 1024, 512), ids, ids, of_shape(8, 1024))
-    found = {one.group: one.why.rpartition("where ")[2] for op in ops for one in op.avoidable if one.kind == "one-hot-product"}
-    words = {one.why.rpartition("where ")[2] for op in ops for one in op.avoidable if op.category == "matmul"}
+    found = {one.group: observed(one).rpartition("where ")[2] for op in ops for one in op.avoidable if one.kind == "one-hot-product"}
+    words = {observed(one).rpartition("where ")[2] for op in ops for one in op.avoidable if op.category == "matmul"}
     assert found.keys() == {"slots"}
     assert words == {"a gather would do", "a scatter-add would do"}
 
@@ -89,7 +95,7 @@ def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
 
     args = of_shape(32000, 2048), of_shape(8192, dtype="int32"), of_shape(2048, 2048)
     found = reasons(ops_of(jax.grad(total, argnums=(0, 2)), *args))
-    words = {reason.why for op in found["one-hot-product"] for reason in op.avoidable}
+    words = {observed(reason) for op in found["one-hot-product"] for reason in op.avoidable}
     assert any("scatter-add" in word for word in words)
 
 
@@ -97,7 +103,7 @@ def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
 def test_factorisations_of_many_tiny_matrices_could_be_written_out(batch: int, order: int, told: bool) -> None:
     ops = ops_of(jnp.linalg.cholesky, of_shape(batch, order, order, dtype="float32"))
     found = [one for op in ops for one in op.avoidable if one.group == "tiny solves"]
-    assert [one.why for one in found] == ([f"factorises or solves {batch:,} matrices of 8×8 with a library"] if told else [])
+    assert [observed(one) for one in found] == ([f"factorises or solves {batch:,} matrices of 8×8 with a library"] if told else [])
 
 
 @pytest.mark.parametrize(("precision", "group", "into"), [("highest", "full fp32", "tf32"), (None, "fp32", "bf16")])
@@ -117,7 +123,7 @@ def test_matrices_that_are_factorised_keep_their_format(solved: bool) -> None:
         return jnp.linalg.cholesky(matrix) if solved else jnp.tanh(matrix) @ r
 
     ops = ops_of(normal_equations, of_shape(512, 96, 64, dtype="float32"), of_shape(512, 64, 64, dtype="float32"))
-    told = [op.category for op in ops for one in op.avoidable if "96" in one.why or one.kind == "wide-format"]
+    told = [op.category for op in ops for one in op.avoidable if "96" in observed(one) or one.kind == "wide-format"]
     assert (len(told), told.count("matmul")) == ((0, 0) if solved else (3, 2)), "and tanh between the matmuls"
 
 
@@ -258,7 +264,7 @@ def test_keys_that_are_repeated_for_query_heads(repeats: int) -> None:
     assert ("repeated-operand" in found) == (repeats > 1)
     if repeats > 1:
         (op,) = found["repeated-operand"]
-        assert "reads an array 8 times" in next(one.why for one in op.avoidable if one.kind == "repeated-operand")
+        assert "reads an array 8 times" in next(observed(one) for one in op.avoidable if one.kind == "repeated-operand")
 
 
 def test_powers_of_an_array_are_no_matmul_with_it() -> None:
@@ -416,7 +422,7 @@ def stencil(field: Any, weights: Any) -> Any:
 def test_matrices_of_a_few_elements_and_stencils_are_elementwise_work(function: Callable[..., Any], args: list[Any], why: str) -> None:
     (reason,) = [one for op in ops_of(function, *args) for one in op.avoidable]
     assert reason.kind == "odd-sizes"
-    assert why in reason.why
+    assert why in observed(reason)
 
 
 @pytest.mark.parametrize(
@@ -668,7 +674,7 @@ def test_both_branches_of_a_condition_for_each_example() -> None:
 
     found = reasons(ops_of(layer, of_shape(8, dtype="bool"), of_shape(8, 1024, 2048), of_shape(2048, 8192), of_shape(2048, 8192)))
     told = [one for op in found["unused-results"] for one in op.avoidable if one.kind == "unused-results"]
-    assert [(one.factor, one.why) for one in told] == [(2, "computes 2 branches for every row, of which it uses 1")] * 2
+    assert [(one.factor, observed(one)) for one in told] == [(2, "computes 2 branches for every row, of which it uses 1")] * 2
 
 
 def test_layers_that_some_rows_skip_are_no_branches_of_each_other() -> None:
@@ -954,7 +960,7 @@ def test_products_of_what_was_filled_up() -> None:
     found = [one for op in ops for one in op.avoidable if one.kind == "padding" and one.factor]
     assert [(one.factor, one.unneeded) for one in found] == [(4, "padded"), (4, "padded")]
     assert found[0].instead["matrix/bf16"] == 2 * 8 * 512 * 1024 * 4096
-    assert "padded in test_needed.py:" in found[0].why
+    assert "padded in test_needed.py:" in observed(found[0])
     # What lies between reads and writes as much padding as the products: three quarters.
     (between,) = [op for op in ops if op.category == "loop fusion" and float(op.cost[HBM]) > 8 * 2048 * 4096 * 2]
     (reason,) = [one for one in between.avoidable if one.kind == "padding"]
@@ -1021,7 +1027,7 @@ def test_products_of_one_shape_that_run_one_by_one(members: int, told: int) -> N
     weights = [(of_shape(256, 256), of_shape(256, 256)) for _ in range(members)]
     found = [one for op in ops_of(ensemble, of_shape(512, 256), weights) for one in op.avoidable if one.group == "one by one"]
     assert len(found) == told
-    assert all(one.why.startswith("runs 8 matmuls of one shape one by one") for one in found)
+    assert all(observed(one).startswith("runs 8 matmuls of one shape one by one") for one in found)
 
 
 def test_layers_after_each_other_are_not_run_one_by_one_in_vain() -> None:
@@ -1047,7 +1053,7 @@ def test_large_matrices_before_a_narrow_one() -> None:
     ops = reasons(ops_of(lambda a, b, c: (a @ b) @ c, large, large, narrow))["product-order"]
     assert len(ops) == 2
     # (A B) C multiplies n² (n + 64) numbers, A (B C) 2 · 64 n²: of n = 8192 64.5 times fewer.
-    assert all("64.5 times fewer" in reason.why for op in ops for reason in op.avoidable)
+    assert all("64.5 times fewer" in observed(reason) for op in ops for reason in op.avoidable)
     flop = [reason.instead[matrix("bf16")] for op in ops for reason in op.avoidable]
     assert sum(flop) == pytest.approx(2 * 2 * 64 * 8192**2)
     assert "product-order" not in reasons(ops_of(lambda a, b, c: a @ (b @ c), large, large, narrow))
@@ -1065,7 +1071,7 @@ def test_a_loop_that_reads_the_same_weights_for_parts_of_the_rows() -> None:
         return jax.lax.scan(lambda h, _: (jnp.tanh(h @ w), None), h, None, 32)[0]
 
     found = reasons(ops_of(accumulated, of_shape(4096, 4096), of_shape(32, 32, 4096)))["low-batch"]
-    words = " ".join(reason.why for op in found for reason in op.avoidable)
+    words = " ".join(observed(reason) for op in found for reason in op.avoidable)
     assert "of weights for 32 rows in each iteration of a loop" in words
     assert "of gradients for 32 rows in each iteration of a loop" in words
     assert "low-batch" not in reasons(ops_of(recurrent, of_shape(4096, 4096), of_shape(32, 4096))), "each iteration needs the one before"
@@ -1144,7 +1150,7 @@ def test_a_share_below_a_percent_is_not_called_nothing() -> None:
         return jax.lax.optimization_barrier(x @ up)[-8:]
 
     (reason,) = [one for op in ops_of(last, of_shape(8192, 1024), of_shape(1024, 4096)) for one in op.avoidable if one.unneeded == "unused"]
-    assert "0.098% are used" in reason.why
+    assert "0.098% are used" in observed(reason)
 
 
 def fingerprints(function: Callable[..., Any], *args: Any) -> list[str]:

@@ -6,14 +6,17 @@ from pathlib import Path
 import jsonschema
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from roofline.cli import main
+from roofline.cost import NOTHING, Cost
 from roofline.render.export import to_json
 from roofline.render.schema import report_schema
 from roofline.report import SCHEMA, StepInfo
+from roofline.rules.words import rule_kinds
 from roofline.sources.report_json import read_report
-from roofline.workload import Op, Recording, Workload
+from roofline.workload import Avoidable, Op, Recording, Saves, Usual, Workload
 
 PACKAGE = Path(rl.__file__).parent
 SAMPLE = PACKAGE / "samples" / "gpt_training_h200.csv"
@@ -139,3 +142,29 @@ def test_a_step_is_titled_by_its_key_and_its_name_in_the_program(step: StepInfo,
     assert step.title == title
     earlier = {key: value for key, value in msgspec.to_builtins(step).items() if key != "title"}  # reports written before had none
     assert msgspec.convert(earlier, StepInfo).title == title
+
+
+def test_a_stored_report_keeps_the_findings_of_its_program_on_any_chip(tmp_path: Path) -> None:
+    (tmp_path / "report.json").write_bytes(to_json(rl.analyze("sample:train")))
+    for chip in ("h200", "h100"):
+        again, anew = (rl.analyze(rl.read(path), rl.chip(chip)) for path in (tmp_path / "report.json", "sample:train"))
+        told, first = (
+            [(finding.kind, finding.message, finding.saving_s) for finding in report.findings if finding.kind in rule_kinds()]
+            for report in (again, anew)
+        )
+        assert [kind for kind, _, _ in first] == ["stored-attention", "layout-copies"]
+        assert told == first
+        assert again.points[0].unneeded == anew.points[0].unneeded
+
+
+def test_avoidable_work_that_this_version_does_not_know_gives_no_finding(tmp_path: Path) -> None:
+    layout = Avoidable(kind="layout-copies", instead=NOTHING, why="copies", unneeded="layout", saves=Saves.ALL, usual=Usual.YES, extra=True)
+    op = Op(name="copy", cost=Cost.of({"hbm": 1e9}), time_s=1.0, avoidable=(layout,))
+    stored = json.loads(to_json(rl.analyze(Recording(workload=Workload((op,)), format="table"), rl.chip("h200"))))
+    (tmp_path / "report.json").write_text(json.dumps(stored))
+    assert rl.read(tmp_path / "report.json").workload.ops[0].avoidable == (layout,)
+    stored["ops"][0]["avoidable"][0] |= {"kind": "../layout", "saves": "otherwise"}
+    (tmp_path / "report.json").write_text(json.dumps(stored))
+    later = rl.read(tmp_path / "report.json")
+    assert later.workload.ops[0].avoidable == (replace(layout, kind="", saves=Saves.IN_PROPORTION),)
+    assert "layout-copies" not in {finding.kind for finding in rl.analyze(later, rl.chip("h200")).findings}

@@ -7,9 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis import analyze
-from roofline.analysis.finding_groups import GROUPS
 from roofline.analysis.finding_kinds import KINDS
-from roofline.analysis.torch_finding_kinds import TORCH_GROUPS, kinds_for
+from roofline.analysis.platform_kinds import kinds_for
 from roofline.analysis.what_if import what_if
 from roofline.machine import Machine
 from roofline.report import Finding, Report
@@ -214,7 +213,7 @@ def test_compiled_programs_are_not_told_to_compile() -> None:
 def test_advice_about_pytorch_speaks_of_pytorch() -> None:
     assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
-    for name, kind in (*kinds_for("torch").items(), *kinds_for("torch", on_cpu=True).items(), *TORCH_GROUPS.items()):
+    for name, kind in (*kinds_for("torch").items(), *kinds_for("torch", on_cpu=True).items()):
         assert not [lever for lever in (*kind.levers, *kind.looped) if words.search(lever)], name
     assert set(kinds_for("torch")) == set(KINDS)
 
@@ -687,7 +686,3 @@ def test_convolutions_of_few_channels_are_told_to_take_more(tmp_path: Path) -> N
         trace.run("conv", launched=at + 3, start=at + 10, dur=700)
 
     assert "input channels are few" in finding(steps_of(patches, tmp_path), "products").levers[0]
-
-
-def test_groups_of_pytorch_do_not_replace_others() -> None:
-    assert not GROUPS.keys() & TORCH_GROUPS.keys()

@@ -9,10 +9,10 @@ import pytest
 import roofline as rl
 from roofline.analysis.advice_kinds import KINDS as ADVICE_KINDS
 from roofline.analysis.advice_rules import levers_on
-from roofline.analysis.finding_groups import GROUPS
 from roofline.analysis.finding_kinds import KINDS, Kind, levers_for_category
-from roofline.analysis.tpu_finding_kinds import ADVICE, FASTER, FILL, IN_VMEM, LEVERS, TPU_KINDS
+from roofline.analysis.platform_kinds import ADVICE, FASTER, FILL, IN_VMEM, LEVERS, TPU_KINDS
 from roofline.machines import load
+from roofline.rules.words import page, rule_kinds, words_of
 
 DATA = Path(__file__).parent / "data" / "tpu"
 PAGE = " ".join((Path(__file__).parent.parent / "docs" / "findings.md").read_text().split())
@@ -22,12 +22,15 @@ OF_GPUS = re.compile(
     r"ops\.gpu|chip has cores|more blocks than|vendor's|pinned|CUDA|shared memory",
     re.IGNORECASE,
 )
-# Hardware counters show these on NVIDIA GPUs alone; the rules of the groups are about GPUs, or about traces of PyTorch.
+# Hardware counters show these on NVIDIA GPUs alone; the rules of the groups are about GPUs, or about PyTorch.
 COUNTED = {
     "few-blocks", "uneven-blocks", "scattered-access", "bank-conflicts", "spilled-registers", "local-arrays", "contended-atomics",
     "divergence", "low-occupancy", "narrow-access", "cache-traffic",
 }  # fmt: skip
-ELSEWHERE = {("wide-format", "full fp32"), ("unused-results", "sampled")}
+ELSEWHERE = {
+    ("wide-format", "full fp32"), ("wide-format", "dequantized cache"), ("unused-results", "sampled"), ("layout-copies", "pages"),
+    ("layout-copies", "depthwise"),
+}  # fmt: skip
 
 
 def _words(kind: Kind) -> Iterator[str]:
@@ -38,9 +41,15 @@ def _words(kind: Kind) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", sorted(TPU_KINDS.keys() - COUNTED))
 def test_no_finding_of_a_tpu_speaks_of_gpus(name: str) -> None:
-    groups = {group: words for (of, group), words in GROUPS.items() if of == name and (of, group) not in ELSEWHERE}
-    for kind in (TPU_KINDS[name], *{**groups, **TPU_KINDS[name].groups}.values()):
-        assert [words for words in _words(kind) if OF_GPUS.search(words)] == []
+    assert [words for words in _words(TPU_KINDS[name]) if OF_GPUS.search(words)] == []
+
+
+@pytest.mark.parametrize("name", rule_kinds())
+def test_no_rule_speaks_of_gpus_on_a_tpu(name: str) -> None:
+    for group in ("", *page(name).groups):
+        words = words_of(name, group, ("tpu", "jax"))
+        sentences = (words.title, words.change, words.observation, *words.levers)
+        assert (name, group) in ELSEWHERE or [sentence for sentence in sentences if OF_GPUS.search(sentence)] == []
 
 
 @pytest.mark.parametrize("name", ADVICE_KINDS)
@@ -75,7 +84,8 @@ def test_a_program_gets_the_levers_of_the_chip_it_is_compared_with(chip: str, wo
 
 def test_every_lever_for_tpus_is_documented() -> None:
     kinds = [kind for name, kind in TPU_KINDS.items() if kind is not KINDS[name]]
-    levers = {lever for kind in kinds for lever in kind.levers if lever not in PAGE}
+    rules = [words_of(name, "", ("tpu", "jax")) for name in rule_kinds()]
+    levers = {lever for words in (*kinds, *rules) for lever in words.levers if lever not in PAGE}
     assert sorted(levers) == []
 
 

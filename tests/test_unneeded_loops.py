@@ -14,6 +14,7 @@ from roofline.hlo.read import parse
 from roofline.hlo.unneeded import Review, reviewed_program
 from roofline.operation import Product, Streamed
 from roofline.resource import HBM
+from roofline.rules.words import observed
 from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
@@ -269,7 +270,7 @@ def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
     told = [(op, one) for op in ops for one in op.avoidable if one.group == "loop"]
     assert len(told) == (0 if is_cast_before else 1)
     for op, one in told:  # one trip of four is enough
-        assert one.why == "computes the same in every iteration of a loop"
+        assert observed(one) == "computes the same in every iteration of a loop"
         assert float(one.instead.known(HBM)) * 4 * 4 == pytest.approx(float(op.cost.known(HBM)))
 
 
@@ -319,7 +320,7 @@ def recurrent_gradients(rows: int, steps: int = 64) -> list[Op]:
 def test_gradients_of_weights_that_a_recurrent_loop_adds_up_need_one_product_after_it() -> None:
     told = [(op, one) for op in recurrent_gradients(64) for one in op.avoidable if one.group == "carried"]
     assert told
-    assert all("adds 2.097 MB of gradients to a sum for 64 rows in each iteration of a loop" in one.why for _, one in told)
+    assert all("adds 2.097 MB of gradients to a sum for 64 rows in each iteration of a loop" in observed(one) for _, one in told)
     (instead,) = [one.instead for op, one in told if op.cost.known("matrix/bf16")]
     # Two operands of 64 x 1024 are stored and read, and 1/64 of the result is written, in each of 64 iterations.
     assert (instead["matrix/bf16"], instead[HBM]) == (2 * 64 * 1024**2, 2 * 2 * 2 * 64 * 1024 + 2 * 1024**2 // 64)
@@ -439,7 +440,7 @@ def test_a_cache_that_a_loop_reorders_in_every_iteration(how: str, told: bool) -
     found = [(op, one) for op in ops_of(beams(how), *args) for one in op.avoidable if one.group == "reordered in a loop"]
     assert bool(found) is told
     for op, one in found:
-        assert one.why == "copies all of an array in every iteration of a loop to put its rows in another order"
+        assert observed(one) == "copies arrays in full in every iteration of a loop to put their rows in another order"
         saved = float(op.cost.known(HBM)) - 8 * float(one.instead.known(HBM))
         assert saved == 8 * 2 * 2 * 64 * 512 * 128 * 2  # 8 iterations read and write all of it in bf16
 

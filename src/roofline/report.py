@@ -238,6 +238,30 @@ class CounterInfo(Row, frozen=True, kw_only=True):
     ratio: dict[str, Number] = field(default_factory=dict)
 
 
+class AvoidableInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Work of an op that writing the program differently would avoid, as the rules about programs found it.
+
+    ``kind`` is that of the finding about it, empty where nothing can be done, and ``group`` that of what one change removes. ``instead`` is
+    the cost of one execution without the work, ``besides`` that of kernels that would run in addition. ``facts`` are what the words of the
+    kind are written with: those of its ``cause``, where it has several; ``why`` is what is said otherwise. ``unneeded`` is the class of
+    work that the model did not need, ``factor`` the executed work over the needed work. ``saves`` is how the saving follows from minimum
+    times, ``usual`` whether good programs have such work too, ``extra`` whether the op does only what another did.
+    """
+
+    kind: str
+    group: str = ""
+    cause: str = ""
+    facts: dict[str, str | Number] = field(default_factory=dict)
+    why: str = ""
+    instead: dict[str, Number] = field(default_factory=dict)
+    besides: dict[str, Number] = field(default_factory=dict)
+    unneeded: str = ""
+    factor: Number | None = None
+    saves: str = ""
+    usual: str = ""
+    extra: bool = False
+
+
 class OpInfo(Row, frozen=True, kw_only=True):
     """One operation on the machine: totals over all executions.
 
@@ -251,7 +275,8 @@ class OpInfo(Row, frozen=True, kw_only=True):
     ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, plus ``inherent_s``, what ops of this shape
     take beyond it on this chip, plus ``excess_s``, how much slower than expected it ran (0 within the interval of the prediction).
     ``by_shape`` is computed from its shapes alone, to check its counts: the FLOP of a product in its number format, and its arrays read or
-    written once. ``compiled`` is what a compiled program says of it besides its cost.
+    written once. ``compiled`` is what a compiled program says of it besides its cost, ``avoidable`` the work that another way to write it
+    would avoid.
     """
 
     id: int
@@ -300,6 +325,7 @@ class OpInfo(Row, frozen=True, kw_only=True):
     before_s: Number | None = None
     by_shape: dict[str, Number] = field(default_factory=dict)
     compiled: Compiled | None = None
+    avoidable: tuple[AvoidableInfo, ...] = ()
     roofs: tuple[str, ...] = ()
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()

@@ -1,9 +1,10 @@
 """Workloads: the operations that a program runs, and what a source recorded about them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
 
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from .cost import NOTHING, Amount, Cost, sum_of_known
 from .ledger import Ledger
@@ -111,23 +112,73 @@ class StepsOnDevice(Struct, frozen=True, kw_only=True):
     times_s: tuple[float, ...]
 
 
+Fact = str | int | float
+
+
+class Facts(dict[str, Fact]):
+    """Numbers in base units and names, by what they are. It is never changed, so it can be a key."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(tuple(self.items()))
+
+
+class Saves(Enum):
+    """How the time that an op would save without some of its work follows from minimum times.
+
+    It is in proportion to the minimum times with and without the work, if nothing else is said. Ops that the work slows down beyond its
+    cost, so that they run far from their roof, save what their time exceeds that of a good kernel without it.
+    """
+
+    IN_PROPORTION = "in proportion"
+    ALL = "all"  # the op does not run, however little work it has
+    SHARED_READS = "shared reads"  # in proportion where memory binds the op; else it saves nothing
+    ONE_KERNEL = "one kernel"  # as a good kernel, where launches bind the op: one kernel would do the work of many
+    SHARED_LOOP = "shared loop"  # either of the two
+    GOOD_KERNEL = "good kernel"  # as a good kernel of its category
+    GOOD_PRODUCT = "good product"  # as a good matmul
+    GOOD_STREAM = "good stream"  # as a good kernel that only moves its bytes
+    GOOD_TRANSFORM = "good transform"  # as a Fourier transform of a length that is a power of 2
+    GOOD_NORM = "good norm"  # as a batch norm with stored statistics
+    GOOD_VECTOR = "good vector code"  # as good code of the vector unit: functions execute many more FLOP than are counted
+
+
+class Usual(Enum):
+    """Whether good programs have such work too: then a little of it is not worth a finding."""
+
+    NO = "no"
+    UNLESS_ASKED = "unless asked"  # compilers and backward passes add it by themselves
+    YES = "yes"  # the other way has a price too, such as a longer compilation
+
+
 class Avoidable(Struct, frozen=True, kw_only=True):
     """Work of an op that could be avoided by writing the program differently.
 
-    ``kind`` is that of the finding about it, empty where nothing can be done; ``instead`` is the cost of one execution without it; ``why``
-    a clause for people, which starts with a verb: "multiplies by one-hot rows". ``unneeded`` is the class of work that the model did not
+    ``kind`` is that of the finding about it, empty where nothing can be done; ``instead`` is the cost of one execution without it;
+    ``facts`` are what its observation in the words of its kind is written with, and ``cause`` says which one that is, where there are
+    several (`rules.words`). ``why`` is the observation itself, a clause that starts with a verb, where it is not among the words.
+    ``unneeded`` is the class of work that the model did not
     need (``recomputed``, ``padded``, ``masked``, ``duplicated``, ``dense``, ``unused``, ``layout``, ``copied``, ``wide``), empty where the
     work is needed but written in a costly way. ``group`` is equal for avoidable work of one kind that the same change removes; ``factor``
-    is the executed work over the needed work. ``besides`` is the cost of one execution of kernels that would run in addition.
+    is the executed work over the needed work. ``besides`` is the cost of one execution of kernels that would run in addition. ``extra`` is
+    whether the op does only what another did, or a copy would spare: of several kinds of avoidable work that it has, this one counts.
     """
 
     kind: str
     instead: Cost
     why: str = ""
+    cause: str = ""
+    facts: Mapping[str, Fact] = Facts()
     unneeded: str = ""
     group: str = ""
     factor: float | None = None
     besides: Cost = NOTHING
+    saves: Saves = Saves.IN_PROPORTION
+    usual: Usual = Usual.NO
+    extra: bool = False
+
+    def __post_init__(self) -> None:
+        if type(self.facts) is not Facts:
+            force_setattr(self, "facts", Facts(self.facts))
 
 
 class Array(Struct, frozen=True):

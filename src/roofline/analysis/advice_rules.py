@@ -18,7 +18,7 @@ from ..resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ..units import percent, plain, rounded, show
 from ..workload import UNPRICED, Op, is_upper_bound
 from .advice_kinds import CLOSE, FAR, FAR_BELOW, KINDS
-from .tpu_finding_kinds import ADVICE as TPU_ADVICE
+from .platform_kinds import ADVICE as TPU_ADVICE
 
 NEAR_RIDGE = 1.25  # of the shorter of compute and memory time: if the longer is at most this, the op is near the ridge (a choice)
 SERIAL_BAND = 0.1  # a time within this share of the serial time means that nothing overlaps (a choice)

@@ -169,7 +169,7 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("idle", "activity"): _Names.activity,
     ("tensor",): _Names.name,
 }
-_TEXTS = ("label", "message", "notes", "note", "summary", "title", "activity", "levers")
+_TEXTS = ("label", "message", "notes", "note", "summary", "title", "activity", "levers", "why")
 _NAMES_IN = ("memory", "timeline")  # keys under which names and scopes are those of arrays
 
 
@@ -181,6 +181,8 @@ def _walk(data: dict[str, object], names: _Names) -> None:
 
 
 def _named(place: tuple[str, ...], text: str, names: _Names) -> str:
+    if place[-2:-1] == ("facts",):
+        return text if text in DTYPES else names.name(text)
     for end, rule in _RULES.items():
         if place[-len(end) :] == end:
             return rule(names, text)

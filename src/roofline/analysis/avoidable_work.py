@@ -8,10 +8,10 @@ from ..columns.lazy_rows import column, values_at
 from ..cost import NOTHING
 from ..machine import LATENCY, Machine
 from ..placement import Corrections, MinimumTimes
+from ..rules.words import Words, words_of
 from ..units import plain
-from ..workload import Avoidable, Recording
+from ..workload import Avoidable, Recording, Saves, Usual
 from .finding_drafts import FindingDraft, StepSaving
-from .finding_groups import BESIDE_SUMS, GROUPS, IN_FP32
 from .finding_kinds import Kinds
 from .finding_words import at_place, count_and_longest
 from .losses import MEMORY
@@ -20,25 +20,25 @@ from .program_chains import KIND as CHAIN
 from .program_chains import unfused_chains
 from .program_clock import INHERENT, NOTABLE, Clock, Saving
 from .reachable import REACHABLE, reachable
-from .torch_finding_kinds import TORCH_GROUPS
 
 NEARLY = 0.6  # of the largest saving that any reason has for an op: the reason that saves more of the whole program wins (a choice)
-EXTRA_OPS = ("recomputation", "duplicated-work", "missing-donation")  # reasons without which the op would not run at all
 CALLBACK = "idle-callback"
 # On a CPU a callback is an op of its own, not time in which the device waits.
-CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code")
-ODD_SIZES, LOW_BATCH, ONE_BY_ONE = "odd-sizes", "low-batch", "one by one"
-# Groups of products that one kernel could do together, however short each is. On an H200 a GRU of 768 units over 200 steps takes 19.9 ms,
-# with the products of its inputs before the loop 14.3 ms (predicted: 4.4 ms saved).
-MANY_IN_ONE = (ONE_BY_ONE, "loop", "carried")
-ELEMENTWISE = ("tiny", "stencil", "tiny solves")  # groups of odd sizes for which elementwise code would move the same bytes
-TRANSFORMS, GOOD_LENGTHS = ("transforms", "lengths"), 0.3  # on an H200, transforms of lengths that are powers of 2 reach 33% to 70%
-SLOWED_BELOW = 0.6  # of the roof: a faster product is not slowed down by its sizes (as `GOOD` in `reachable`)
-STATISTICS, STORED_STATISTICS = "statistics", 0.5  # batch norms with stored statistics reach 51% on an H200
-
-KEY_MASKS = "masked-attention", "keys"  # all scores are needed, but a faster kernel computes them without the mask
-
-SUM_IN_FP32 = "scatter-add fp32"  # in the label of a kernel that adds rows by index
+CALLED_BACK = Avoidable(kind=CALLBACK, instead=NOTHING, why="calls back to the host, outside compiled code", saves=Saves.ALL)
+ODD_SIZES = "odd-sizes"
+# On an H200 a GRU of 768 units over 200 steps takes 19.9 ms, with the products of its inputs before the loop 14.3 ms (predicted: 4.4 ms
+# saved).
+MANY_IN_ONE = (Saves.ONE_KERNEL, Saves.SHARED_LOOP)
+SLOWED_BELOW = 0.6  # of the roof: a faster op is not slowed down (as `GOOD` in `reachable`)
+# The share of its roof that an op reaches without what slows it down, if that is not the share of its category. On an H200, transforms of
+# lengths that are powers of 2 reach 33% to 70%, batch norms with stored statistics 51%.
+REACHED_WITHOUT = {
+    Saves.GOOD_PRODUCT: REACHABLE["matrix"],
+    Saves.GOOD_STREAM: REACHABLE["hbm"],
+    Saves.GOOD_VECTOR: REACHABLE["vector"],
+    Saves.GOOD_TRANSFORM: 0.3,
+    Saves.GOOD_NORM: 0.5,
+}
 
 Savings = Mapping[tuple[str, str], tuple[float, Avoidable]]  # the seconds of an op that each kind and group of reason would save
 
@@ -48,7 +48,7 @@ class Case(Struct):
 
     kind: str
     group: str = ""
-    ops: list[tuple[OpTime, float, Avoidable | None]] = []
+    ops: list[tuple[OpTime, float, Avoidable]] = []
 
     def saving(self, clock: Clock) -> Saving:
         """The seconds that they could save together."""
@@ -61,8 +61,8 @@ class Case(Struct):
         for what a loop recomputes: a loop compiles faster than its layers one by one.
         """
         is_asked = any(one.op.location and one.op.phase != "backward" for one, _, _ in self.ops)
-        is_usual = self.kind == "layout-copies" and (self.group in ("stacked", "activations") or not is_asked)
-        is_usual |= (self.kind, self.group) == ("recomputation", "loop")
+        usual = self.ops[0][2].usual
+        is_usual = usual == Usual.YES or (usual == Usual.UNLESS_ASKED and not is_asked)
         return self.saving(clock).steps_s >= clock.of_parts(INHERENT if is_usual else NOTABLE)
 
 
@@ -110,11 +110,7 @@ def avoidable_cases(
 
 def _helps_small(reason: Avoidable, launched_singly: bool) -> bool:
     """Whether a reason saves time of an op with less work than a launch takes: it is not run at all, or one kernel for many."""
-    return reason is CALLED_BACK or _is_many_in_one(reason) or (launched_singly and reason.instead == NOTHING)
-
-
-def _is_many_in_one(reason: Avoidable) -> bool:
-    return reason.kind == LOW_BATCH and reason.group in MANY_IN_ONE
+    return reason.saves == Saves.ALL or reason.saves in MANY_IN_ONE or (launched_singly and reason.instead == NOTHING)
 
 
 def _savings(one: OpTime, reasons: Sequence[Avoidable], minimum_s: MinimumTimes) -> Savings:
@@ -153,33 +149,23 @@ def _main_reason(mine: Savings, alone: Mapping[tuple[str, str], float]) -> tuple
     near = [key for key, (saving, _) in mine.items() if saving >= NEARLY * most]
     if any(mine[key][1].instead == NOTHING for key in near):
         near = [key for key in near if key[0] != CHAIN] or near
-    return max([key for key in near if key[0] in EXTRA_OPS] or near, key=alone.__getitem__)
+    return max([key for key in near if mine[key][1].extra] or near, key=alone.__getitem__)
 
 
 def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
-    """The seconds that an op would save: its time in proportion to the minimum times with and without the work.
-
-    Where the op runs far from its roof for the same reason, it is its time beyond that of a good kernel.
-    """
-    if not one.floor_s:
+    """The seconds that an op would save."""
+    if not one.floor_s or reason.saves == Saves.ALL:
         return one.spent_s
-    if reason.kind == ODD_SIZES:
-        return _beyond(one, one.floor_s, _good_with_other_sizes(one, reason)) if one.floor_s < SLOWED_BELOW * one.spent_s else 0.0
-    if reason.group == STATISTICS:
-        return _beyond(one, one.floor_s, STORED_STATISTICS)
-    floor = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
-    if _is_many_in_one(reason) and one.cause == LATENCY:
-        return _beyond(one, floor, reachable(one.op.category, one.unit))
-    if reason.group == ONE_BY_ONE or (reason.kind == LOW_BATCH and one.cause != MEMORY):
+    floor_s = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)
+    if reason.saves in MANY_IN_ONE and one.cause == LATENCY:
+        return _beyond(one, floor_s, reachable(one.op.category, one.unit))
+    if reason.saves == Saves.GOOD_KERNEL or reason.saves in REACHED_WITHOUT:
+        good = REACHED_WITHOUT.get(reason.saves) or reachable(one.op.category, one.unit)
+        return _beyond(one, floor_s, good) if floor_s < SLOWED_BELOW * one.spent_s else 0.0
+    if reason.saves == Saves.ONE_KERNEL or (reason.saves in (Saves.SHARED_READS, Saves.SHARED_LOOP) and one.cause != MEMORY):
         return 0.0
-    if reason.kind == "repeated-operand" and reason.group in ("", "pairs", "branches"):
-        return _beyond(one, floor, REACHABLE["hbm"]) if floor < SLOWED_BELOW * one.spent_s else 0.0
-    if (reason.kind, reason.group) == KEY_MASKS:
-        return _beyond(one, floor, reachable(one.op.category, one.unit)) if floor < SLOWED_BELOW * one.spent_s else 0.0
-    if reason.group.startswith("fp64") and not any(resource.unit == "matrix" for resource, _ in one.op.cost.amounts):
-        return _beyond(one, floor, REACHABLE["vector"])  # functions such as tanh and exp execute many more FLOP than are counted
     besides_s = minimum_s(reason.besides * one.op.count) / REACHABLE["hbm"] if reason.besides != NOTHING else 0.0
-    return max(one.spent_s * (1 - floor / one.floor_s) - besides_s, 0.0)
+    return max(one.spent_s * (1 - floor_s / one.floor_s) - besides_s, 0.0)
 
 
 def _beyond(one: OpTime, floor_s: float, good: float) -> float:
@@ -187,32 +173,32 @@ def _beyond(one: OpTime, floor_s: float, good: float) -> float:
     return max(one.spent_s - floor_s / good, 0.0)
 
 
-def _good_with_other_sizes(one: OpTime, reason: Avoidable) -> float:
-    """The share of its roof that an op of odd sizes reaches with good ones."""
-    if reason.group in ELEMENTWISE:
-        return REACHABLE["hbm"]
-    if reason.group in TRANSFORMS:
-        return GOOD_LENGTHS
-    return reachable(one.op.category, one.unit) if reason.group else REACHABLE["matrix"]
-
-
-def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds) -> FindingDraft:
-    """A finding about work that could be avoided."""
-    groups = {**TORCH_GROUPS, **GROUPS}
-    kind = kinds[case.kind].groups.get(case.group) or groups.get((case.kind, case.group), kinds[case.kind])
-    if kind is IN_FP32 and any(SUM_IN_FP32 in label for label in op_times.words("label")):
-        kind = BESIDE_SUMS
+def avoidable_draft(case: Case, op_times: OpTimes, clock: Clock, kinds: Kinds, terms: Sequence[str]) -> FindingDraft:
+    """A finding about work that could be avoided, in the terms of a platform and a framework."""
+    words = _words(case, kinds, terms)
     case.ops.sort(key=lambda entry: -entry[1])
     ids = [one.id for one, _, _ in case.ops]
-    reason = next((reason for _, _, reason in case.ops if reason and reason.factor), case.ops[0][2])
-    why = (reason.why if reason else "") if not kind.phrase or case.kind == CALLBACK else kind.phrase
-    factor = f", {plain(reason.factor, 3)} times the needed work" if reason and reason.factor else ""
+    reason = next((reason for _, _, reason in case.ops if reason.factor), case.ops[0][2])
+    factor = f", {plain(reason.factor, 3)} times the needed work" if reason.factor else ""
     saving = case.saving(clock)
     spent = clock.of(clock.spent(op_times, ids))
     place = at_place(op_times, ids)
     program = f"{place}the program" if place else "The program"
-    observation = f"{program} {why}{factor}: {spent} in {count_and_longest(op_times, ids)}."
+    observation = f"{program} {words.observed(reason)}{factor}: {spent} in {count_and_longest(op_times, ids)}."
     saved = StepSaving(saving.whole_s, saving.steps_s / clock.parts if clock.per else saving.whole_s)
     return FindingDraft(
-        kind=case.kind, title=kind.title, observations=(observation,), change=kind.change, levers=kind.levers, ops=tuple(ids), saved=saved
+        kind=case.kind,
+        title=words.title,
+        observations=(observation,),
+        change=words.change,
+        levers=words.levers,
+        ops=tuple(ids),
+        saved=saved,
     )
+
+
+def _words(case: Case, kinds: Kinds, terms: Sequence[str]) -> Words:
+    """The words of a case: those of its rule, or of a kind that no rule finds."""
+    if (kind := kinds.get(case.kind)) is not None:
+        return Words(title=kind.title, change=kind.change, levers=kind.levers)
+    return words_of(case.kind, case.group, terms)

@@ -14,6 +14,7 @@ from ..checking.report_changes import difference
 from ..errors import expect
 from ..machines import load
 from ..report import Report
+from ..rules.words import rule_kinds
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import as_recording
 from ..sources.samples import is_sample
@@ -75,7 +76,7 @@ def read_limits(text: str, time: str) -> tuple[Condition, ...]:
 
 def finding_names() -> tuple[str, ...]:
     """The kinds of findings that there are."""
-    return tuple(sorted({*advice_kinds.KINDS, *finding_kinds.KINDS, stragglers.KIND}))
+    return tuple(sorted({*advice_kinds.KINDS, *finding_kinds.KINDS, *rule_kinds(), stragglers.KIND}))
 
 
 def on_another_chip(report: Report, chip: str) -> Report:

@@ -1,4 +1,7 @@
-"""Kinds of findings: the headline of each, the change that helps, and where to start. `docs/findings.md` has a section on each."""
+"""Kinds of findings that no rule makes: the headline of each, the change that helps, and where to start.
+
+Those that rules make have their words in ``rules/KIND/words.toml``. `docs/findings.md` has a section on each kind.
+"""
 
 from collections.abc import Mapping
 
@@ -11,7 +14,7 @@ class Kind(Struct, frozen=True):
     ``title`` ends the sentence "start with …"; ``change`` is what to do, in one clause; ``phrase`` is the observation. ``compiled`` are the
     levers where a compiler generated the kernels with most of the saving, if they differ from ``levers``, ``looped`` those where loops of
     JAX programs run these kernels, and ``linear`` those where such loops compute linear recurrences. ``by_category`` are the levers where
-    most of the saving is in ops of one category, by default those of `LEVERS_BY_CATEGORY`; ``groups`` are groups in other words.
+    most of the saving is in ops of one category, by default those of `LEVERS_BY_CATEGORY`.
     """
 
     title: str
@@ -22,7 +25,6 @@ class Kind(Struct, frozen=True):
     looped: tuple[str, ...] = ()
     linear: tuple[str, ...] = ()
     by_category: Mapping[str, tuple[str, ...]] | None = None
-    groups: Mapping[str, "Kind"] = {}
 
 
 Kinds = Mapping[str, Kind]  # by their names
@@ -96,65 +98,6 @@ KINDS: dict[str, Kind] = {
         "the profile does not show what the host did",
         ("record the profile with host tracing on, to see what the host did",),
     ),
-    "one-hot-product": Kind(
-        "the embedding that is computed as a matmul with one-hot rows",
-        "Look rows up with a gather (table[ids]); its gradient is a scatter-add",
-        levers=("embedding[tokens], or jnp.take, instead of one_hot(tokens) @ embedding",),
-    ),
-    "dense-experts": Kind(
-        "the experts, all of which are computed for every token",
-        "Use a grouped matmul, which computes each token with its own experts",
-        levers=(
-            "a grouped kernel: Tokamax ragged_dot, Pallas (megablox on TPUs, ops.gpu.ragged_dot_mgpu on Hopper), cuBLAS grouped matmuls",
-            "sort tokens by expert, as ragged_dot expects them",
-        ),
-    ),
-    "missing-donation": Kind(
-        "the arguments that are copied in full because they are not donated",
-        "Donate them, so that they are updated in place",
-        "makes full copies of arguments that it then updates in place",
-        levers=("jax.jit(f, donate_argnums=…) for the arguments that the call replaces",),
-    ),
-    "stored-attention": Kind(
-        "attention, which stores its scores in memory",
-        "Use a fused attention kernel, which keeps the scores on chip and skips masked blocks",
-        "stores attention scores in memory and reads them back",
-        levers=("jax.nn.dot_product_attention(implementation='cudnn'), a Pallas or Splash attention kernel",),
-    ),
-    "masked-attention": Kind(
-        "attention, which computes the scores that its mask removes",
-        "Use a kernel that skips masked blocks",
-        levers=("a fused attention kernel with its causal flag set",),
-    ),
-    "recomputation": Kind(
-        "the recomputation of the forward pass",
-        "Store more activations, if memory allows",
-        levers=(
-            "checkpoint fewer layers, or with a policy that keeps matmuls (checkpoint_policies.dots_saveable)",
-            "compare the peak memory with the capacity",
-        ),
-    ),
-    "wide-format": Kind(
-        "the work in a wider number format than needed",
-        "Multiply in the format that the operands had; matmuls accumulate in fp32 anyway",
-        levers=("drop astype(float32) before the matmul; use preferred_element_type for the result",),
-    ),
-    "padding": Kind(
-        "the matmuls of padded matrices",
-        "Multiply the data without padding",
-        levers=(
-            "pad to the next multiple of 64 or 128 only, or sort examples by length",
-            "a grouped matmul for parts of different sizes; a lower capacity of experts",
-        ),
-    ),
-    "tile-padding": Kind(
-        "the arrays whose tiles are mostly padding",
-        "Make the last dimension a multiple of 128, and the second to last one of 8",
-        levers=(
-            "put a large dimension last: [heads, size, batch] rather than [batch, size, heads] of a few heads; 128 channels rather than 64",
-            "merge small dimensions: [1024, 4, 32] as [1024, 128]",
-        ),
-    ),
     "matrix-fill": Kind(
         "the matmuls whose sizes fill part of the matrix unit",
         "Use sizes that are multiples of the unit's rows and columns",
@@ -163,60 +106,6 @@ KINDS: dict[str, Kind] = {
             "a first convolution of few channels: move blocks of 2×2 or 4×4 pixels into the channels (space to depth)",
             "one matmul instead of several narrow ones that share an operand: join their weights",
         ),
-    ),
-    "product-order": Kind(
-        "the order of the matmuls",
-        "Multiply by the narrow matrix first",
-        levers=("A @ (B @ x) instead of (A @ B) @ x; jnp.einsum and jnp.linalg.multi_dot choose the order themselves",),
-    ),
-    "repeated-operand": Kind(
-        "the array that is repeated for a matmul, and read again each time",
-        "Multiply the groups that share it in one matmul",
-        levers=(
-            "keys and values of grouped heads: einsum('bgrd,bgkd->bgrk') over queries [batch, groups, repeats, size], not jnp.repeat",
-            "jax.nn.dot_product_attention, which accepts fewer key heads than query heads",
-        ),
-    ),
-    "dense-gradient": Kind(
-        "the updates of all rows of a table of which a step looks up few",
-        "Update the rows that the step looked up, if the optimizer may skip the others",
-        levers=(
-            "differentiate with respect to table[ids], and write back with table.at[ids].add(…), also the same rows of the moments",
-            "an optimizer for sparse gradients: lazy Adam, Adagrad, one moment per row; sum the gradients of ids that occur twice first",
-        ),
-    ),
-    "unused-results": Kind(
-        "the results of which a part is never used",
-        "Select before computing",
-        levers=("slice the inputs, not the result",),
-    ),
-    "duplicated-work": Kind(
-        "the work that is done twice",
-        "Compute it once and pass it on",
-        levers=("return the value from the first use; two jitted functions cannot share what they compute",),
-    ),
-    "layout-copies": Kind(
-        "the copies that only change layouts",
-        "Use one layout throughout",
-        levers=(
-            "order dimensions the way matmuls and convolutions need them",
-            "transpose inside a jitted function, where it can fuse, not between two",
-        ),
-    ),
-    "unfused-chain": Kind(
-        "the chain of small programs that pass arrays to each other through memory",
-        "Compile them as one program, so that they fuse",
-        levers=("jit the function that calls them",),
-    ),
-    "low-batch": Kind(
-        "the batch, which has too few rows for the weights that are read",
-        "Process more rows at once (eight times as many take about as long)",
-        levers=("batch requests, tokens or examples", "quantize the weights: int8 halves their bytes"),
-    ),
-    "odd-sizes": Kind(
-        "the matmuls with sizes that the matrix unit loads inefficiently",
-        "Pad the sizes to a multiple of 64",
-        levers=("pad vocabulary, heads and hidden sizes to multiples of 64 or 128",),
     ),
     "host-copies": Kind(
         "the copies between host and device",

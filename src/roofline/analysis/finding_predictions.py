@@ -10,13 +10,13 @@ from ..machine import Machine
 from ..prediction.calibration import Calibration
 from ..report import Finding, Point, Predicted, PredictedOp
 from ..resource import HBM
+from ..rules.words import words_of
 from ..sources.embedded import programs_behind
 from ..workload import Recording
 from .changes import change
 from .changes.changed_times import Changed
 from .changes.outcome import outcome
 from .changes.state import State
-from .finding_groups import UNROLLED
 from .finding_kinds import ASKED
 from .op_times import share_in_steps
 from .program_clock import clock_of
@@ -62,7 +62,7 @@ def with_predictions(
 
 def _asked(finding: Finding) -> str:
     """The change that a finding recommends, as arguments of ``whatif``; empty if no change is all that it recommends."""
-    return "" if finding.title == UNROLLED.title else ASKED.get(finding.kind, "")
+    return "" if finding.title == words_of("recomputation", "loop").title else ASKED.get(finding.kind, "")
 
 
 def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:

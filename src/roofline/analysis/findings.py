@@ -25,13 +25,13 @@ from .kernel_findings import RECORDED_GAPS, KernelGaps, Limits, kernel_findings
 from .looped_calls import loop_around, with_optimizer
 from .matrix_fill import fills_the_unit, matrix_fill
 from .op_times import OpTimes, share_in_steps
+from .platform_kinds import FASTER, FILL, IN_VMEM, TORCH, kinds_for, without
 from .program_chains import programs_per_step
 from .program_clock import Clock
 from .removed_launches import with_removed_launches
-from .torch_finding_kinds import TORCH, kinds_for
-from .tpu_finding_kinds import FASTER, FILL, IN_VMEM, without
 
 CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
+JAX, PYTORCH = "jax", "pytorch"  # frameworks, as `words.toml` names them
 COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
 OF_BYTES = ("tile-padding", "layout-copies")  # kinds of avoidable work that leave the products of an op as they are
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
@@ -52,7 +52,8 @@ def diagnose(op_times: OpTimes, recording: Recording, machine: Machine, clock: C
     # An op is in one finding: first for avoidable work, then for what counters show, then for the speed of its kernel.
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=recording.format == TORCH)
     cases = worth_a_line(cases, clock)
-    found = [*(avoidable_draft(case, op_times, clock, kinds) for case in cases), *waits]
+    terms = (machine.kind, PYTORCH if recording.format == TORCH else JAX)
+    found = [*(avoidable_draft(case, op_times, clock, kinds, terms) for case in cases), *waits]
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
     multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
     found += matrix_fill(op_times, multiplying, machine, clock, kinds)

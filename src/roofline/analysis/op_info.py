@@ -1,14 +1,15 @@
 """The row of one op in a report."""
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from ..cost import Amount, Cost
 from ..ledger import Ledger
 from ..operation import UNSTATED, Convolution, Product, width
-from ..report import Amounts, CounterInfo, LedgerRow, Number, OpInfo
+from ..report import Amounts, AvoidableInfo, CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, XLU, matrix
 from ..selection import ROUNDING
-from ..workload import Op, source_line
+from ..workload import Avoidable, Op, Saves, Usual, source_line
 from .advice_rules import Placed
 from .counters import LaunchCounters, model_against_counters
 from .needed_work import Needed
@@ -62,6 +63,7 @@ def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
         lost_s=_lost(one, needed),
         by_shape=by_shape(op),
         compiled=op.compiled if op.compiled != UNSTATED else None,
+        avoidable=tuple([avoidable_info(reason) for reason in op.avoidable]) if op.avoidable else (),
         roofs=tuple(resource.name for resource in placement.roofs),
         unrated=tuple(resource.name for resource in placement.unrated),
         ledger=tuple(_ledger_rows(op.ledger)),
@@ -83,6 +85,30 @@ def by_shape(op: Op) -> dict[str, Number]:
     if op.takes and op.gives:
         return {HBM.name: sum(array.bytes for array in (*op.takes, *op.gives)) * op.count}
     return {}
+
+
+@lru_cache(maxsize=1000)  # equal layers have equal avoidable work
+def avoidable_info(reason: Avoidable) -> AvoidableInfo:
+    """Avoidable work as a report has it."""
+    return AvoidableInfo(
+        kind=reason.kind,
+        group=reason.group,
+        cause=reason.cause,
+        facts=dict(reason.facts),
+        why=reason.why,
+        instead=known_amounts(reason.instead),
+        besides=known_amounts(reason.besides),
+        unneeded=reason.unneeded,
+        factor=reason.factor,
+        saves="" if reason.saves == Saves.IN_PROPORTION else reason.saves.value,
+        usual="" if reason.usual == Usual.NO else reason.usual.value,
+        extra=reason.extra,
+    )
+
+
+def known_amounts(cost: Cost) -> dict[str, Number]:
+    """The known amounts of a cost."""
+    return {resource.name: number(amount) or 0 for resource, amount in cost.amounts}
 
 
 def needed_amounts(needed: Needed) -> Amounts | None:

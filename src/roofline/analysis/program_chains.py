@@ -11,8 +11,7 @@ from itertools import compress
 from ..columns.lazy_rows import column, take
 from ..cost import Cost
 from ..resource import HBM
-from ..units import plain
-from ..workload import Array, Avoidable, Op, source_line
+from ..workload import Array, Avoidable, Facts, Op, source_line
 from .finding_words import LISTED
 from .losses import MEMORY
 from .op_times import OpTime, OpTimes
@@ -46,14 +45,14 @@ def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tu
     if executions < 2:
         return []
     avoided = (executions - 1) / executions
-    why = f"passes arrays through memory between {plain(executions, 2)} programs{' per step' if steps > 1 else ''}"
+    cause = "passed_in_steps" if steps > 1 else "passed"
     callers = dict.fromkeys(source_line(one.op.caller) for one in linked if one.op.caller)
-    why += f", called at {', '.join(list(callers)[:LISTED])}" if callers else ""
+    facts = Facts(programs=executions, callers=", ".join(list(callers)[:LISTED]))
     found = []
     for one in linked:
         read, written = passed.intersection(one.op.takes), passed.intersection(one.op.gives)
         exchanged = sum(array.bytes for array in read) + sum(array.bytes for array in written)
         each = {resource: amount / one.op.count for resource, amount in one.op.cost.amounts}
         each[HBM] = max(each.get(HBM, 0) - exchanged * avoided, 0)
-        found.append((one, Avoidable(kind=KIND, instead=Cost.of(each), why=why)))
+        found.append((one, Avoidable(kind=KIND, instead=Cost.of(each), cause=cause, facts=facts)))
     return found

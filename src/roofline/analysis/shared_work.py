@@ -26,9 +26,8 @@ def with_shared_work(ops: Sequence[Op]) -> tuple[Op, ...]:
         first = max(places, key=lambda place: (times[ops[place].module], -place))
         for place in places:
             if ops[place].module != ops[first].module and _runs(ops[place]) == _runs(ops[first]):
-                why = f"computes the same as {_called(ops[first])}, from arguments of the same names and shapes"
-                why += f", called at {source_line(ops[place].caller)}" if ops[place].caller else ""
-                reason = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+                facts = {"program": _called(ops[first]), "caller": source_line(ops[place].caller)}
+                reason = Avoidable(kind=KIND, instead=NOTHING, cause="program", facts=facts, unneeded=CLASS, extra=True)
                 marked[place] = replace(ops[place], avoidable=(*ops[place].avoidable, reason))
     return tuple(marked)
 

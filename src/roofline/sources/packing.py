@@ -7,6 +7,7 @@ original.
 
 import json
 from collections.abc import Callable, Mapping
+from enum import Enum
 from fractions import Fraction
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..cost import Cost
 from ..errors import RooflineError
 from ..operation import Attention, Collective, Convolution, Product, RowWise, Streamed
 from ..resource import Resource
-from ..workload import Array, Avoidable, Hardware
+from ..workload import Array, Avoidable, Hardware, Saves, Usual
 from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
 
 OPERATIONS = (Attention, Collective, Convolution, Product, RowWise, Streamed)
@@ -72,6 +73,8 @@ def _to_json(value: Any) -> Any:
         return [name, *map(_to_json, sorted(value))]
     if kind is Resource:
         return [name, value.name]
+    if isinstance(value, Enum):
+        return [name, value.value]
     if kind is Fraction:
         return [name, value.numerator, value.denominator]
     raise TypeError(f"a part holds a {name}, which has no packed form")
@@ -83,6 +86,8 @@ _MAKERS: dict[str, Callable[[list[Any]], Any]] = {
     "list": list,
     "frozenset": frozenset,
     "Resource": lambda values: Resource(*values),
+    "Saves": lambda values: Saves(*values),
+    "Usual": lambda values: Usual(*values),
     "Fraction": lambda values: Fraction(*values),
 }
 

@@ -10,12 +10,14 @@ from ..errors import SourceError
 from ..files.input_limits import check_limit
 from ..machine import Machine
 from ..operation import UNSTATED
-from ..report import SCHEMA, OpInfo, Report
-from ..workload import Counters, Device, Op, Recording, Share, Step, StepsOnDevice, Workload
+from ..report import SCHEMA, AvoidableInfo, OpInfo, Report
+from ..rules.words import rule_kinds
+from ..workload import Avoidable, Counters, Device, Op, Recording, Saves, Share, Step, StepsOnDevice, Usual, Workload
 from .files import all_of, head_of, local_file
 from .remote import is_remote
 
 REPORTS = (".json", ".json.gz")
+_SAVES, _USUAL = {saves.value: saves for saves in Saves}, {usual.value: usual for usual in Usual}
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -118,7 +120,26 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], bo
         by_device=by_device,
         by_step_and_device=both,
         compiled=op.compiled or UNSTATED,
+        avoidable=tuple([_avoidable(reason) for reason in op.avoidable]) if op.avoidable else (),
         notes=op.notes,
+    )
+
+
+def _avoidable(reason: AvoidableInfo) -> Avoidable:
+    """Avoidable work as it was found; what another version calls otherwise gives no finding."""
+    return Avoidable(
+        kind=reason.kind if reason.kind in rule_kinds() else "",
+        group=reason.group,
+        cause=reason.cause,
+        facts=reason.facts,
+        why=reason.why,
+        instead=Cost.of(reason.instead),
+        besides=Cost.of(reason.besides),
+        unneeded=reason.unneeded,
+        factor=reason.factor,
+        saves=_SAVES.get(reason.saves, Saves.IN_PROPORTION),
+        usual=_USUAL.get(reason.usual, Usual.NO),
+        extra=reason.extra,
     )
 
 

@@ -19,9 +19,10 @@ UNPRICED = "no price for this operator: register one with roofline.register_op"
 AGAIN = Avoidable(
     kind="recomputation",
     instead=NOTHING,
-    why="recomputes parts of the forward pass in the backward pass",
+    cause="parts",
     unneeded="recomputed",
     group="checkpoint",
+    extra=True,
 )
 
 

@@ -8,12 +8,11 @@ from ..dtypes import dtype
 from ..formulas.fourier import slow_length
 from ..operation import Product
 from ..resource import HBM, matrix, vector
-from ..workload import Avoidable
+from ..workload import Avoidable, Facts, Saves, Usual
 from .call import Call, Priced, Tensor
 
 _STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
-RECOMPUTED = "recomputes the forward pass in the backward pass"
 # Wide formats of products, and a narrower one that usually suffices: tf32 has the range of fp32 and is the default in other frameworks.
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
@@ -28,11 +27,11 @@ APPENDED = 16  # a tensor this many times larger than the appended part is a gro
 def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
     """The avoidable work of a call: recomputed scores, copies of layouts and caches, products in a wide format."""
     if priced.needed is not None:  # the user cannot change it, so it is no kind of finding
-        recomputed = Avoidable(kind="", instead=priced.needed, why=RECOMPUTED, unneeded="recomputed")
+        recomputed = Avoidable(kind="", instead=priced.needed, unneeded="recomputed")
         wide = _wide_attention(call, priced)
         return (recomputed, wide) if wide else (recomputed,)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
-        return (Avoidable(kind="layout-copies", instead=NOTHING, why="copies tensors only to change their layout", unneeded="layout"),)
+        return (Avoidable(kind="layout-copies", instead=NOTHING, cause="tensors", unneeded="layout", usual=Usual.UNLESS_ASKED),)
     found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _transformed(call, priced)
     found = found or _wide_attention(call, priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
@@ -46,9 +45,8 @@ def _appended(call: Call, priced: Priced) -> Avoidable | None:
     whole, added = (one.elements for one in tensors)
     if not added or whole < APPENDED * added:
         return None
-    why = f"copies a tensor in full to append 1/{round(whole / added)} of it"
-    instead = priced.cost * (added / (whole + added))
-    return Avoidable(kind="missing-donation", instead=instead, why=why, unneeded="copied")
+    instead, facts = priced.cost * (added / (whole + added)), {"times": round(whole / added)}
+    return Avoidable(kind="missing-donation", instead=instead, cause="appended", facts=facts, unneeded="copied", extra=True)
 
 
 def _odd(priced: Priced) -> Avoidable | None:
@@ -62,9 +60,8 @@ def _odd(priced: Priced) -> Avoidable | None:
     odd = [size for size in (sizes[1:] if few_rows else sizes) if size % step]
     if not odd or min(sizes[1:] if few_rows else sizes) <= SMALL:
         return None
-    words = " and ".join(str(size) for size in dict.fromkeys(odd))
-    why = f"multiplies matrices of sizes ({words}) that are not multiples of {step}"
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why)
+    facts = Facts(sizes=" and ".join(str(size) for size in dict.fromkeys(odd)), step=step)
+    return Avoidable(kind="odd-sizes", instead=priced.cost, cause="matrices", facts=facts, saves=Saves.GOOD_PRODUCT)
 
 
 def _tiny(priced: Priced) -> Avoidable | None:
@@ -75,8 +72,8 @@ def _tiny(priced: Priced) -> Avoidable | None:
     sizes = (int(found.m), int(found.k), int(found.n))
     if max(sizes) > TINY:
         return None
-    why = f"multiplies {int(found.batch):,} pairs of matrices of {sizes[0]}×{sizes[1]} and {sizes[1]}×{sizes[2]}, each in a kernel's tile"
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=why, group="tiny batch")
+    facts = {"pairs": int(found.batch), **dict(zip(("rows", "depth", "columns"), sizes, strict=True))}
+    return Avoidable(kind="odd-sizes", instead=priced.cost, facts=facts, group="tiny batch", saves=Saves.GOOD_KERNEL)
 
 
 def _transformed(call: Call, priced: Priced) -> Avoidable | None:
@@ -88,7 +85,9 @@ def _transformed(call: Call, priced: Priced) -> Avoidable | None:
     if call.op == "aten::_fft_c2r":
         lengths[-1] = int(call.number(3) or lengths[-1])
     slow = slow_length(lengths)
-    return Avoidable(kind="odd-sizes", instead=priced.cost, why=f"transforms tensors of length {slow}", group="lengths") if slow else None
+    if not slow:
+        return None
+    return Avoidable(kind="odd-sizes", instead=priced.cost, facts={"length": slow}, group="lengths", saves=Saves.GOOD_TRANSFORM)
 
 
 def changes_layout(tensors: list[Tensor]) -> bool:
@@ -116,8 +115,7 @@ def _wide(priced: Priced) -> Avoidable | None:
         if flops := priced.cost.known(unit):
             amounts = {resource: amount for resource, amount in priced.cost.items() if resource != unit}
             instead = Cost.of({**amounts, matrix(narrow): flops})
-            why = "multiplies in fp32 without tf32" if wide == "fp32" else "multiplies in fp64"
-            return Avoidable(kind="wide-format", instead=instead, why=why)
+            return Avoidable(kind="wide-format", instead=instead, cause="without_tf32" if wide == "fp32" else "multiplies_fp64")
     return None
 
 
@@ -131,7 +129,7 @@ def _wide_attention(call: Call, priced: Priced) -> Avoidable | None:
         return None
     amounts = {resource: amount for resource, amount in priced.cost.items() if resource != matrix("fp32")}
     amounts |= {matrix("bf16"): flops, HBM: priced.cost.known(HBM) / 2}
-    return Avoidable(kind="wide-format", instead=Cost.of(amounts), why="computes attention in fp32, which flash kernels do not take")
+    return Avoidable(kind="wide-format", instead=Cost.of(amounts), cause="attention")
 
 
 def _double(call: Call, priced: Priced) -> Avoidable | None:
@@ -141,10 +139,10 @@ def _double(call: Call, priced: Priced) -> Avoidable | None:
     if not double or priced.cost is None or priced.category not in _STREAMED:
         return None
     if call.op == "aten::copy_" and {one.dtype.name for one in tensors[:2] if one.dtype} == {"fp64", "fp32"}:
-        return Avoidable(kind="wide-format", instead=NOTHING, why="casts to fp64 and back", unneeded="wide", group="double")
+        return Avoidable(kind="wide-format", instead=NOTHING, unneeded="wide", group="double")
     moved = priced.cost.known(HBM)
     written = max(moved - sum(one.bytes or 0 for one in tensors), 0) if priced.category == "elementwise" else 0
     amounts = {resource: amount for resource, amount in priced.cost.items() if resource != vector("fp64")}
     amounts[vector("fp32")] = priced.cost.known(vector("fp32")) + priced.cost.known(vector("fp64"))
     amounts[HBM] = moved - (sum(one.bytes or 0 for one in double) + written) / 2
-    return Avoidable(kind="wide-format", instead=Cost.of(amounts), why="computes in fp64", group="double")
+    return Avoidable(kind="wide-format", instead=Cost.of(amounts), group="double")

@@ -48,10 +48,8 @@ def stored_attention(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             halved = scores.is_causal and is_product
             if halved:
                 cost = Cost.of({resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in cost.amounts})
-                why = "computes scores that the causal mask removes"
-                yield index, Avoidable(kind="masked-attention", instead=cost, why=why, unneeded="masked")
-            why = f"moves the {scores.queries}×{scores.keys} attention scores through memory"
-            yield index, Avoidable(kind=KIND, instead=less_traffic(cost, stored), why=why)
+                yield index, Avoidable(kind="masked-attention", instead=cost, unneeded="masked")
+            yield index, Avoidable(kind=KIND, instead=less_traffic(cost, stored))
             break
 
 

@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM
-from ...units import show
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from .kernels import Kernels, Product, product
 from .low_batch import FEW_IN_LOOPS, KIND, LOOP, Loop
 from .values import LAYOUT, RENAMED, Value
@@ -59,17 +58,23 @@ def _avoidable(kernels: Kernels, sums: Sequence[_Sum], trips: int) -> Iterator[t
     left = [one for one in sums if not _is_of_inputs(kernels, one)]
     group = GROUP if len(left) == len(sums) else LOOP
     summed = sum(one.added.shape.bytes for one in sums if one not in left) or found.made.shape.bytes
-    why = f"adds {show(summed, 'B')} of gradients to a sum for {found.depth:,} rows in each iteration of a loop"
-    why += ", as a loop before it multiplies its inputs one slice at a time" if group == LOOP else ""
+    facts = {"gradients": summed, "rows": found.depth}
     multiplier = kernels.holding(found.made)
     for one in sums:
         if one.adder is not None and one.adder in kernels.costs and one.adder != multiplier:
-            yield one.adder, Avoidable(kind=KIND, instead=NOTHING, why=why, group=group)
+            yield one.adder, Avoidable(kind=KIND, instead=NOTHING, cause="added", facts=facts, group=group, saves=Saves.SHARED_LOOP)
     if multiplier is not None and multiplier in kernels.costs:
         in_loop = sum(2 * one.added.shape.bytes for one in left) if group == LOOP else 0
         yield (
             multiplier,
-            Avoidable(kind=KIND, instead=_after_the_loop(kernels.costs[multiplier], found, trips, in_loop), why=why, group=group),
+            Avoidable(
+                kind=KIND,
+                instead=_after_the_loop(kernels.costs[multiplier], found, trips, in_loop),
+                cause="added",
+                facts=facts,
+                group=group,
+                saves=Saves.SHARED_LOOP,
+            ),
         )
 
 

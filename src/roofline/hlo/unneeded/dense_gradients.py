@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ...cost import NOTHING
-from ...units import percent
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..price.types import Site
@@ -39,12 +38,12 @@ def dense_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if not updating or results_of(kernels.computation).isdisjoint(updating):
             continue
         share = found.added / elements
-        why = f"updates all rows of a table, of which at most {percent(share)} have a gradient"
+        facts = {"share": share}
         for place in updating:
-            yield place, Avoidable(kind=KIND, instead=kernels.costs[place] * share, why=why)
+            yield place, Avoidable(kind=KIND, instead=kernels.costs[place] * share, facts=facts)
         filler = kernels.holding(found.zeros)
         if filler in kernels.costs and filler != found.place:
-            yield filler, Avoidable(kind=KIND, instead=NOTHING, why=why)
+            yield filler, Avoidable(kind=KIND, instead=NOTHING, facts=facts)
 
 
 def _scattered(kernels: Kernels) -> Iterator[Gradient]:

@@ -18,9 +18,11 @@ def diagonals_of_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if len(users) != 1 or found.rows * _MOST_USED < 1:
             continue
         if any(_takes_the_diagonal(kernels, one, index) for one in kernels.values.parts(kernels.computation, users.pop())):
-            why = f"computes results of which the diagonal alone is used ({found})"
             cost = kernels.costs[index] * (1 / found.rows)
-            yield index, Avoidable(kind=KIND, instead=cost, why=why, unneeded=CLASS, factor=found.rows)
+            yield (
+                index,
+                Avoidable(kind=KIND, instead=cost, cause="diagonal", facts={"product": str(found)}, unneeded=CLASS, factor=found.rows),
+            )
 
 
 def _takes_the_diagonal(kernels: Kernels, one: Value, index: int) -> bool:

@@ -35,9 +35,9 @@ def missing_donations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         number = entry.parameters.index(source.index)
         if (number in donated and changes_order(entry, instruction)) or not updated_in_place(values, entry, index):
             continue
-        name = source.instruction.op_name or f"argument {number}"
-        why = f"copies all of {name}, which is then updated in place"
-        yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=DONATED if number in donated else "")
+        facts = {"argument": source.instruction.op_name or f"argument {number}"}
+        group = DONATED if number in donated else ""
+        yield index, Avoidable(kind=KIND, instead=NOTHING, facts=facts, unneeded=CLASS, group=group, extra=True)
 
 
 def updated_in_place(values: Values, computation: Computation, index: int) -> bool:

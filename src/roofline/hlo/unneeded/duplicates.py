@@ -10,7 +10,6 @@ from ..price.memory_spaces import HOST
 from .kernels import Kernels
 
 KIND, CLASS = "duplicated-work", "duplicated"
-FIRST = "computes the same values as "  # followed by the name of the first kernel that does
 
 
 def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -29,8 +28,7 @@ def duplicates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         same[index] = first
         if index in kernels.costs and instruction.operands and not _is_cloned(kernels, first, index):  # without operands it fills a buffer
-            why = f"{FIRST}{computation[first].name}"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, facts={"kernel": computation[first].name}, unneeded=CLASS, extra=True)
 
 
 def is_prefetch(instruction: Instruction) -> bool:

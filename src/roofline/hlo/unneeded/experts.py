@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost, less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from ..lower.products import DOTS
 from .kernels import Kernels
 from .values import LAYOUT, Value, Values
@@ -27,12 +27,12 @@ def dense_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             spread = _spread(kernels, side, groups)
             if spread is not None:
                 bytes_less += (side.shape.bytes or 0) * (groups - 1) // groups
-                why = f"spreads rows over {groups:,} experts"
+                facts = Facts(experts=groups)
                 for place in {spread, *_layout_changes(kernels, side)} - {index}:
-                    yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=str(groups))
+                    yield place, Avoidable(kind=KIND, instead=NOTHING, cause="spread", facts=facts, unneeded=CLASS, group=str(groups))
         amounts = {resource: amount / groups if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
-        instead, why = less_traffic(Cost.of(amounts), bytes_less), f"computes all {groups:,} experts for every token ({found})"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(groups), factor=groups)
+        instead, facts = less_traffic(Cost.of(amounts), bytes_less), Facts(experts=groups, product=str(found))
+        yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=str(groups), factor=groups)
 
 
 def _groups(values: Values, left: Value, right: Value, made: Value) -> int | None:

@@ -11,7 +11,7 @@ from math import prod
 from msgspec import Struct
 
 from ...cost import Cost, less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from ..ir.module import Computation
 from .experts import CLASS, KIND
 from .kernels import Kernels, Product
@@ -60,8 +60,8 @@ def gated_experts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
         written = found.made.shape.bytes if found.made.shape.is_array else 0
         instead = less_traffic(Cost.of(amounts), written * (1 - 1 / factor))
-        why = f"computes all {one.groups:,} experts for every token ({found}), of which it uses {top}"
-        yield one.index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(one.groups), factor=factor)
+        facts = Facts(experts=one.groups, product=str(found), chosen=top)
+        yield one.index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=str(one.groups), factor=factor)
 
 
 def _with_all_experts(kernels: Kernels) -> Iterator[Expert]:

@@ -8,7 +8,7 @@ from math import prod
 
 from ...cost import NOTHING
 from ...units import parse
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from .kernels import Kernels
 from .layout import KIND
 from .stacked_arguments import CLASS
@@ -29,8 +29,7 @@ def gathered_blocks(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         users = kernels.users(index)
         if users and all(user in kernels.products and kernels.products[user].batch > 1 for user in users):
-            why = "gathers blocks of an array into one piece before matmuls read them"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP, usual=Usual.UNLESS_ASKED)
 
 
 def _are_blocks(kernels: Kernels, gather: Value) -> bool:

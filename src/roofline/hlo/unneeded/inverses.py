@@ -31,9 +31,9 @@ def inverses(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if share > _MOST_COLUMNS:
             continue
         columns = max(round(share * order), 1)
-        why = f"inverts matrices of {order}×{order}, and multiplies {columns} column{'s' if columns > 1 else ''} by each inverse"
+        facts = {"order": order, "columns": columns}
         for index in solves:
-            yield index, Avoidable(kind=KIND, instead=_for_columns(kernels.costs[index], share), why=why, group=GROUP)
+            yield index, Avoidable(kind=KIND, instead=_for_columns(kernels.costs[index], share), facts=facts, group=GROUP)
 
 
 def _chains(kernels: Kernels) -> list[list[int]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
 from ...resource import HBM, XLU
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts, Usual
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
 from .kernels import Kernels
@@ -23,7 +23,6 @@ _MOVES = ("transpose", "copy")
 _ALLOWED = frozenset(
     (*_MOVES, "bitcast", "reshape", "convert", "parameter", "slice", "concatenate", "broadcast", "constant", "tuple", "get-tuple-element")
 )
-_WHY = "moves arrays only to change their layout"
 _SMALL = 1 / 16  # of a reordered array: the work for an update of at most that size does not count
 
 
@@ -34,7 +33,7 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instruction = kernels.computation[index]
         body = kernels.values.body(instruction)
         if instruction.opcode == "copy" and instruction.operands[0] in found:
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, usual=Usual.UNLESS_ASKED)
             continue
         parts = body.instructions if body is not None else (instruction,)
         within = body if body is not None else kernels.computation
@@ -47,15 +46,14 @@ def layout_copies(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             body is None or kernels.values.opcodes(instruction) <= _ALLOWED
         )
         how = reordering(kernels, index, within, moved)
-        why = f"{_WHY}, such as {how}" if how else _WHY
         if only_moves:
             found.add(index)
-            if argument := _turned_argument(kernels, index):
-                why = f"changes the layout of arguments for matmuls in every call, such as {argument}{f', {how}' if how else ''}"
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=ARGUMENTS if argument else "")
+            argument = _turned_argument(kernels, index) or ""
+            facts, group = Facts(reordered=how, argument=argument), ARGUMENTS if argument else ""
+            yield index, Avoidable(kind=KIND, instead=NOTHING, facts=facts, unneeded=CLASS, group=group, usual=Usual.UNLESS_ASKED)
         elif body is not None and (updated := _updated_bytes(body, reordered)):
             instead = less_traffic(cost, 2 * (instruction.shape.bytes - updated))
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=instead, facts={"reordered": how}, unneeded=CLASS, usual=Usual.UNLESS_ASKED)
 
 
 def _is_authors(kernels: Kernels, index: int, within: Computation, moved: Instruction) -> bool:

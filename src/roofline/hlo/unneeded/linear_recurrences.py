@@ -32,7 +32,7 @@ def linear_recurrences(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         factors += found
     if factors:  # without one it is a sum, of which the loop may need the last alone
         for index, cost in kernels.costs.items():
-            yield index, Avoidable(kind=KIND, instead=cost, why="computes a linear recurrence step by step", group=GROUP)
+            yield index, Avoidable(kind=KIND, instead=cost, group=GROUP)
 
 
 def _factors(values: Values, loop: Loop, made: Value) -> int | None:

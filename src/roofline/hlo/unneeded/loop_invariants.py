@@ -30,8 +30,7 @@ def loop_invariants(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             same[index] = any(same[operand] for operand in instruction.operands)
             if same[index] and index in kernels.costs:
                 instead = kernels.costs[index] * (1 / trips) if trips else NOTHING
-                why = "computes the same in every iteration of a loop"
-                yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=instead, unneeded=CLASS, group=GROUP, extra=True)
 
 
 def _is_computed(kernels: Kernels, index: int) -> bool:

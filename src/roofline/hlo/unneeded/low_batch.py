@@ -10,8 +10,7 @@ from msgspec.structs import replace
 
 from ...cost import Cost
 from ...resource import HBM
-from ...units import number_of, show
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from ..ir.module import Computation
 from .kernels import Kernels, Product
 from .unused_in_loops import only_for, writer_of
@@ -48,16 +47,22 @@ def low_batches(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 rows <= FEW_IN_LOOPS and loop is not None and (loop.repeats(weights, other) or (index in stacked and loop.keeps(weights)))
             )
             if ((is_small and rows <= FEW_ROWS) or again) and _are_weights(kernels.values, weights, cost, loop if again else None):
-                why = f"reads {show(weights.shape.bytes, 'B')} of weights for {number_of(rows, 'row')}"
-                why += " in each iteration of a loop" if again else ""
-                reason = Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP if again else "")
+                facts = {"weights": weights.shape.bytes, "rows": rows}
+                reason = Avoidable(
+                    kind=KIND,
+                    instead=_shared(cost),
+                    facts=facts,
+                    group=LOOP if again else "",
+                    saves=Saves.SHARED_LOOP if again else Saves.SHARED_READS,
+                )
                 yield index, reason
                 moved.update(dict.fromkeys(_copies(kernels, weights), reason))
                 break
         else:
             if loop is not None and found.depth <= FEW_IN_LOOPS and loop.sums(found, cost):
-                why = f"writes {show(found.made.shape.bytes, 'B')} of gradients for {found.depth:,} rows in each iteration of a loop"
-                yield index, Avoidable(kind=KIND, instead=_shared(cost), why=why, group=LOOP)
+                facts = {"gradients": found.made.shape.bytes, "rows": found.depth}
+                reason = Avoidable(kind=KIND, instead=_shared(cost), cause="written", facts=facts, group=LOOP, saves=Saves.SHARED_LOOP)
+                yield index, reason
 
     for index, reason in moved.items():
         yield index, replace(reason, instead=_shared(kernels.costs[index]))

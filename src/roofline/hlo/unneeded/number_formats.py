@@ -6,9 +6,10 @@ from functools import cached_property, lru_cache
 from ...cost import NOTHING, Cost
 from ...dtypes import dtype
 from ...resource import HBM, Resource, matrix, vector
-from ...workload import Avoidable, source_line
-from ..ir.module import Computation
+from ...workload import Avoidable, Facts, Saves, source_line
+from ..ir.module import Computation, HloModule
 from ..ir.shapes import Shape
+from ..price.bodies import reads_target
 from ..price.contractions import default_unit
 from .fused_biases import FusedBiases
 from .kernels import Convolution, Kernels, Product
@@ -17,6 +18,7 @@ from .wide_neighbours import WideArrays
 
 KIND, CLASS = "wide-format", "wide"
 DOUBLE, SINGLE = "fp64", "fp32"  # groups of kernels whose operands have these formats in the program itself
+BESIDE_SUMS = "fp32 beside sums"  # the same as fp32, in a program that adds fp32 numbers by index
 FULL = "full fp32"  # the group of GPU products of fp32 operands for which the program rules out tf32
 DOUBLE_ARGUMENTS = "fp64 arguments"  # the group of a program whose arguments are all fp64
 _WIDE = ("fp64", "fp32", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9")
@@ -33,13 +35,13 @@ def wide_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     products = _WideProducts(kernels)
     reasons = {index: reason for index in products.units if (reason := products.reason(index)) is not None}
     yield from reasons.items()
-    single = [index for index, reason in reasons.items() if reason.group == SINGLE]
+    single = [index for index, reason in reasons.items() if reason.group == products.single]
     for index, instead in WideArrays.around(kernels, single).neighbours(products.biases.functions) if single else ():
-        yield index, Avoidable(kind=KIND, instead=instead, why="moves fp32 numbers between matmuls, twice the bytes of bf16", group=SINGLE)
+        yield index, Avoidable(kind=KIND, instead=instead, cause="between", group=products.single)
     for index in products.widening():
         users = kernels.values.users(kernels.computation, index)
         if index in kernels.costs and users and all(user in reasons for user in users):
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why="widens the operand of a matmul", unneeded=CLASS)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, cause="widens", unneeded=CLASS)
 
 
 class _WideProducts:
@@ -65,12 +67,12 @@ class _WideProducts:
             return self._widened(index, narrow)
         if unit.kind == "fp64":
             instead = self._in_half(index, "fp32")
-            return Avoidable(kind=KIND, instead=instead, why="multiplies in fp64", group=_double_group(self._kernels))
+            return Avoidable(kind=KIND, instead=instead, group=_double_group(self._kernels))
         if self._are_exceptions or _is_elementwise(found) or _is_complex(found.left.shape) or _is_solved(self._kernels, index):
             return None
         if self._kernels.platform == "gpu" and unit.kind == "fp32" and not self._widened_in:
             instead = _instead(self._kernels.costs[index], unit, matrix("tf32"), 0)
-            return Avoidable(kind=KIND, instead=instead, why="multiplies fp32 operands in full fp32, without tf32", group=FULL)
+            return Avoidable(kind=KIND, instead=instead, group=FULL)
         return None if self.biases.would_compute_functions(index, found) else self._single(index)
 
     def widening(self) -> Iterable[int]:
@@ -88,17 +90,23 @@ class _WideProducts:
         name = max((side.shape.number for side in narrow), key=lambda number: number.bits)
         less = found.left.shape.bytes + found.right.shape.bytes - sum(side.shape.bytes for side in narrow)
         instead = _instead(self._kernels.costs[index], unit, default_unit(name, self._kernels.platform), less)
-        return Avoidable(kind=KIND, instead=instead, why=f"multiplies {name} operands in {unit.kind}", unneeded=CLASS)
+        return Avoidable(kind=KIND, instead=instead, facts={"narrow": name.name, "format": unit.kind}, unneeded=CLASS)
 
     def _single(self, index: int) -> Avoidable:
-        why = f"multiplies fp32 operands (in {self.units[index].kind}){self._widened_in}, which take twice the bytes of bf16"
+        facts = Facts(format=self.units[index].kind, where=self._widened_in)
         instead, besides = self._in_half(index, "bf16", same_bytes=self._stay_wide), self.biases.kernel_in_bf16(index)
-        return Avoidable(kind=KIND, instead=instead, why=why, group="" if self._widened_in else SINGLE, besides=besides)
+        group = "" if self._widened_in else self.single
+        return Avoidable(kind=KIND, instead=instead, cause="operands", facts=facts, group=group, besides=besides)
 
     def _in_half(self, index: int, number: str, *, same_bytes: bool = False) -> Cost:
         """The cost of a product in a format of half the width."""
         cost, into = self._kernels.costs[index], default_unit(dtype(number), self._kernels.platform)
         return _instead(cost, self.units[index], into, 0 if same_bytes else int(cost.known(HBM)) // 2)
+
+    @cached_property
+    def single(self) -> str:
+        """The group of products of fp32 operands."""
+        return BESIDE_SUMS if _adds_by_index(self._kernels.module) else SINGLE
 
     @cached_property
     def _widened_in(self) -> str:
@@ -107,6 +115,15 @@ class _WideProducts:
     @cached_property
     def _stay_wide(self) -> bool:
         return WideArrays.around(self._kernels, self.units).are_added
+
+
+def _adds_by_index(module: HloModule) -> bool:
+    """Whether a program has a scatter that adds to fp32 numbers."""
+    return "scatter" in module.opcodes and any(
+        one.opcode == "scatter" and any(leaf.is_array and leaf.dtype == "f32" for leaf in one.shape.leaves) and reads_target(module, one)
+        for computation in module.computations
+        for one in computation
+    )
 
 
 def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -120,7 +137,9 @@ def fp64_kernels(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         shapes = [leaf for one in (instruction, *kernels.computation.operands(instruction)) for leaf in one.shape.leaves]
         less = sum(leaf.bytes for leaf in shapes if _is_double(leaf)) // 2
         instead = _instead(cost, wide or vector("fp64"), vector("fp32"), less)
-        yield index, Avoidable(kind=KIND, instead=instead, why="computes in fp64", group=group)
+        multiplies = any(resource.unit == "matrix" for resource, _ in cost.amounts)
+        saves = Saves.IN_PROPORTION if multiplies else Saves.GOOD_VECTOR
+        yield index, Avoidable(kind=KIND, instead=instead, group=group, saves=saves)
 
 
 def _double_group(kernels: Kernels) -> str:
@@ -189,7 +208,7 @@ def _widened_in(kernels: Kernels, multiplying: Iterable[Product | Convolution]) 
                 alike = value.opcode == "convert" and value.shape.is_array and value.shape.elements == side.shape.elements
                 line = source_line(kernels.module.location(value.instruction)) if alike and _narrow(kernels.values, value) else ""
                 if line:
-                    return f", widened in {line}"
+                    return line
     return ""
 
 

@@ -39,10 +39,9 @@ def occasional_work(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     search = _Search(kernels)
     for condition in search.conditions():
-        why = f"computes what one step in {condition.period:,} uses"
         for index in search.unused(condition):
             instead = kernels.costs[index] * (1 / condition.period)
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP, factor=condition.period)
+            yield index, Avoidable(kind=KIND, instead=instead, unneeded=CLASS, group=GROUP, factor=condition.period)
 
 
 class _Search:

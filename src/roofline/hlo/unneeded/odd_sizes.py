@@ -5,7 +5,7 @@ matrices of a few elements, a single channel.
 from collections.abc import Iterator
 from math import prod
 
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts, Saves
 from .kernels import Kernels
 from .values import Value
 
@@ -23,17 +23,16 @@ _SMALL = 64
 
 def odd_sizes(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The products and convolutions with a size that is not a multiple of a load, but large enough to be padded at little cost."""
-    products = [(index, one.left, (one.rows, one.depth, one.columns), "matrices of sizes") for index, one in kernels.products.items()]
+    products = [(index, one.left, (one.rows, one.depth, one.columns), "matrices") for index, one in kernels.products.items()]
     convolutions = [(index, one.left, one.channels, "channels") for index, one in kernels.convolutions.items()]
-    for index, left, sizes, what in products + convolutions:
+    for index, left, sizes, cause in products + convolutions:
         if not left.shape.is_array:
             continue
         step = _LOAD_BITS // max(left.shape.number.bits, 1)
         odd = [size for size in sizes if size % step and size > _SMALL]
         if odd and min(sizes) > _SMALL:
-            word = " and ".join(str(size) for size in dict.fromkeys(odd))
-            why = f"multiplies {what} ({word}) that are not multiples of {step}"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why)
+            facts = Facts(sizes=" and ".join(str(size) for size in dict.fromkeys(odd)), step=step)
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], cause=cause, facts=facts, saves=Saves.GOOD_PRODUCT)
 
 
 def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -54,8 +53,8 @@ def large_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         image = [made[axis] for axis in labels.output_spatial if axis < len(made)]
         if prod(image) < prod(sizes):
             window, weights = ("×".join(map(str, some)) for some in (sizes, image))
-            why = f"computes the gradient of weights of {weights} as a convolution with a window of {window}"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=WINDOWS)
+            facts = {"weights": weights, "window": window}
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], facts=facts, group=WINDOWS, saves=Saves.GOOD_KERNEL)
 
 
 def tiny_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -67,12 +66,21 @@ def tiny_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         return
     for index, found in kernels.products.items():
         if found.is_tiny and not found.is_of_vectors:
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=f"multiplies by tiny matrices ({found})", group=TINY)
+            yield (
+                index,
+                Avoidable(
+                    kind=KIND,
+                    instead=kernels.costs[index],
+                    facts={"product": str(found)},
+                    group=TINY,
+                    saves=Saves.GOOD_STREAM,
+                ),
+            )
     for index, convolution in kernels.convolutions.items():
         sizes = [one.size for one in kernels.computation[index].window]
         if convolution.is_stencil and prod(sizes) <= _MOST_TAPS:
-            why = f"computes a stencil as a convolution of one channel with a window of {'×'.join(map(str, sizes))}"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=STENCIL)
+            facts = {"window": "×".join(map(str, sizes))}
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], facts=facts, group=STENCIL, saves=Saves.GOOD_STREAM)
 
 
 def tiny_solves(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -89,5 +97,5 @@ def tiny_solves(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         dims = kernels.computation[instruction.operands[0]].shape.dims if instruction.operands else ()
         count, matrix = prod(dims[:-2]), dims[-2:]
         if matrix and max(matrix) <= _SMALL_ORDER and count >= _MANY_MATRICES:
-            why = f"factorises or solves {count:,} matrices of {matrix[0]}×{matrix[-1]} with a library"
-            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=SOLVED)
+            facts = {"matrices": count, "rows": matrix[0], "columns": matrix[-1]}
+            yield index, Avoidable(kind=KIND, instead=kernels.costs[index], facts=facts, group=SOLVED, saves=Saves.GOOD_STREAM)

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 from ...cost import Cost, less_traffic
 from ...resource import HBM
-from ...units import percent
-from ...workload import Avoidable, source_line
+from ...workload import Avoidable, Facts, source_line
 from ..ir.scopes import direction
 from ..price.calls.fmha import attention_of
 from ..price.types import Site
@@ -29,8 +28,7 @@ def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     products = [*_padded_products(kernels, seen), *_padded_attention(kernels, seen)]
     yield from products
     for index, needed in _padded_arrays(kernels, seen, rooms=False) if products else ():
-        why = f"works on padded arrays, of which {percent(needed)} is data"
-        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * needed, why=why)
+        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * needed, cause="arrays", facts={"share": needed})
 
 
 def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -48,16 +46,15 @@ def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, (left, right) in axes.items():
         room = [one for one in rooms[index] if one.share in filled]
         if room:
-            where = f" (set in {source_line(room[0].location)})" if room[0].location else ""
-            why, instead = f"computes experts with a capacity far above their tokens{where}", _without(kernels, index, left, right, _SPARE)
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=_GROUPS, factor=1 / room[0].share)
+            instead, facts = _without(kernels, index, left, right, _SPARE), {"where": source_line(room[0].location)}
+            yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=_GROUPS, factor=1 / room[0].share)
     others = dict(_padded_arrays(kernels, seen, rooms=True))
     for scatter in kernels.parts_with("scatter"):
         shares = {one.share for one in padded_axes(kernels.values, scatter, seen).values() if one.is_room} & filled
         others.update(dict.fromkeys(fillers(kernels, scatter), min(shares)) if shares else ())
     for index, needed in others.items():
-        instead, why = kernels.costs[index] * min(_SPARE * needed, 1.0), "computes experts with a capacity far above their tokens"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=_GROUPS)
+        instead = kernels.costs[index] * min(_SPARE * needed, 1.0)
+        yield index, Avoidable(kind=KIND, instead=instead, unneeded=CLASS, group=_GROUPS)
 
 
 def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
@@ -66,9 +63,9 @@ def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tupl
         needed, _ = _needed(found, left, right)
         if needed > _MOST_NEEDED or any(one.is_room for one in (*left.values(), *right.values())):
             continue
-        where = next((f" in {source_line(one.location)}" for one in (*left.values(), *right.values()) if one.location), "")
-        why = f"multiplies matrices that were padded{where} ({found}, of which {percent(needed)} is data)"
-        yield index, Avoidable(kind=KIND, instead=_without(kernels, index, left, right), why=why, unneeded=CLASS, factor=1 / needed)
+        where = next((source_line(one.location) for one in (*left.values(), *right.values()) if one.location), "")
+        instead, facts = _without(kernels, index, left, right), Facts(where=where, product=str(found), share=needed)
+        yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, factor=1 / needed)
 
 
 def _axes(kernels: Kernels, found: Product, seen: dict[Key, Shares]) -> tuple[Shares, Shares]:
@@ -100,8 +97,8 @@ def _padded_attention(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tup
         needed = max((one.share for one in found), default=1.0)
         if len(found) < len(heads) or needed > _MOST_NEEDED:
             continue
-        why = f"computes attention with heads that were padded in {source_line(found[0].location)}, of which {percent(needed)} is data"
-        yield index, Avoidable(kind=KIND, instead=cost * needed, why=why, unneeded=CLASS, factor=1 / needed)
+        facts = Facts(where=source_line(found[0].location), share=needed)
+        yield index, Avoidable(kind=KIND, instead=cost * needed, cause="heads", facts=facts, unneeded=CLASS, factor=1 / needed)
 
 
 def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:

@@ -7,7 +7,7 @@ matmuls, and 0.25 ms for other small kernels).
 
 from collections.abc import Iterator
 
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from .kernels import Kernels
 from .low_batch import KIND
 
@@ -23,9 +23,11 @@ def parallel_products(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         alike.setdefault((level, str(found), found.left.shape.dtype), []).append(index)
     for mine in alike.values():
         if len(mine) >= _LEAST:
-            why = f"runs {len(mine):,} matmuls of one shape one by one, though none needs another's result"
             for index in mine:
-                yield index, Avoidable(kind=KIND, instead=kernels.costs[index], why=why, group=GROUP)
+                yield (
+                    index,
+                    Avoidable(kind=KIND, instead=kernels.costs[index], facts={"matmuls": len(mine)}, group=GROUP, saves=Saves.ONE_KERNEL),
+                )
 
 
 def _levels(kernels: Kernels) -> dict[int, int]:

@@ -36,13 +36,16 @@ def pooled_windows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         filling = kernels.holding(values.origin(values.operand(scatter, 0)))
         maxima, elements = search.shape.leaves[0], scatter.shape
         window = "×".join(str(side.size) for side in search.instruction.window if side.size > 1)
-        why = f"searches windows of {window} again for their maxima, and scatters the gradient to them"
+        facts = {"window": window}
         moved = elements.bytes + maxima.elements * elements.bytes // elements.elements
-        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), why=why, unneeded=CLASS, group=GROUP)
+        yield index, Avoidable(kind=KIND, instead=Cost.of({HBM: moved}), facts=facts, unneeded=CLASS, group=GROUP, extra=True)
         if searching in kernels.costs:
-            yield searching, Avoidable(kind=KIND, instead=Cost.of({HBM: elements.bytes}), why=why, unneeded=CLASS, group=GROUP)
+            yield (
+                searching,
+                Avoidable(kind=KIND, instead=Cost.of({HBM: elements.bytes}), facts=facts, unneeded=CLASS, group=GROUP, extra=True),
+            )
         if filling in kernels.costs and filling != index:
             shapes = kernels.computation[filling].shape.leaves
             kept = sum(shape.bytes for shape in shapes if shape.is_array) - elements.bytes  # of a kernel that fills several arrays
             instead = Cost.of({HBM: kept}) if kept > 0 else NOTHING
-            yield filling, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP)
+            yield filling, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=GROUP, extra=True)

@@ -21,7 +21,6 @@ _PASSED = LAYOUT | {"convert"}
 _MOVES = frozenset(
     (*LAYOUT, "parameter", "constant", "broadcast", "slice", "dynamic-slice", "concatenate", "pad", "tuple", "get-tuple-element", "convert")
 )
-_WHY = "copies an array in full in a loop to change a small part of it"
 
 
 def rebuilt_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -34,11 +33,11 @@ def rebuilt_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             amounts = dict(kernels.costs[index].amounts)
             amounts[HBM] = amounts.get(HBM, 0) * share
-            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS, group=GROUP)
+            yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), unneeded=CLASS, group=GROUP, extra=True)
     for place, loop in enumerate(kernels.computation.instructions):
         if loop.opcode == "while":
             for index in dict.fromkeys(_around(kernels, place)):
-                yield index, Avoidable(kind=KIND, instead=NOTHING, why=_WHY, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP, extra=True)
 
 
 def _rebuilt(values: Values, body: Computation) -> dict[int, tuple[int, int, float]]:

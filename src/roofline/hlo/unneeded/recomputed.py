@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from .axes import source_axis
 from .kernels import Kernels, Product
 from .values import RENAMED
@@ -39,10 +39,9 @@ def recomputed(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             results = results[:1]  # the rest is workspace
         stored = 0 if kernels.are_in_entry else _PASSES * sum(results)
         instead = Cost.of({HBM: stored}) if stored else NOTHING
-        why = "recomputes the forward pass in the backward pass"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS)
+        yield index, Avoidable(kind=KIND, instead=instead, unneeded=CLASS, extra=True)
         if is_short:
-            yield index, Avoidable(kind=KIND, instead=NOTHING, why=why, group=LOOP)
+            yield index, Avoidable(kind=KIND, instead=NOTHING, group=LOOP, usual=Usual.YES, extra=True)
 
 
 def _computed_once(kernels: Kernels, ordered: list[int]) -> set[int]:

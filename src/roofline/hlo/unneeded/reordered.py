@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from .kernels import Kernels
 from .layout import KIND
 from .program_arrays import results_of
@@ -24,16 +24,15 @@ def reordered_arrays(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if not (kernels.are_in_entry or is_loop) or "gather" not in kernels.module.opcodes:
         return
     results = results_of(kernels.computation)
-    group, which = (IN_LOOP, "an array in every iteration of a loop") if is_loop else (GROUP, "an argument")
-    why = f"copies all of {which} to put its rows in another order"
+    group = IN_LOOP if is_loop else GROUP
     for index, cost in kernels.costs.items():
         moved = 2 * sum(made.shape.bytes for made in _written(kernels, index) if _is_reordered(kernels, made, is_loop))
         copies = [user for user in kernels.users(index) if kernels.computation[user].opcode == "copy"] if moved else []
         if not moved or results.isdisjoint((index, *copies)):
             continue
-        yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), why=why, unneeded=CLASS, group=group)
+        yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), unneeded=CLASS, group=group, usual=Usual.UNLESS_ASKED)
         for copy in copies:
-            yield copy, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
+            yield copy, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=group, usual=Usual.UNLESS_ASKED)
 
 
 def _written(kernels: Kernels, index: int) -> Iterator[Value]:

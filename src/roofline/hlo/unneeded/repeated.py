@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from ...cost import Cost
 from ...resource import HBM
 from ...units import parse
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from ..ir.module import Computation, Instruction
 from ..lower.products import DOTS
 from ..price.contractions import default_unit
@@ -42,15 +42,16 @@ def repeated_operands(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             unit = default_unit(kernels.computation[index].shape.leaves[0].number, kernels.platform)
             summed = sum(cost.known(resource) for resource, _ in cost.amounts if resource.unit == "vector")
             instead = Cost.of({unit: summed, HBM: cost.known(HBM)})
-            why = "repeats weights for every row under vmap, and multiplies without the matrix unit"
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, group=BRANCHES)
+            yield index, Avoidable(kind=KIND, instead=instead, group=BRANCHES, saves=Saves.GOOD_STREAM)
         elif difference is None:
-            why = f"reads an array {times:,} times because it is repeated for a matmul"
-            yield index, Avoidable(kind=KIND, instead=cost, why=why)
+            yield index, Avoidable(kind=KIND, instead=cost, facts={"times": times}, saves=Saves.GOOD_STREAM)
         else:
             unit = default_unit(difference.shape.number, kernels.platform)
             instead = Cost.of({unit: 2 * difference.shape.elements, HBM: cost.known(HBM)})
-            yield index, Avoidable(kind=KIND, instead=instead, why="subtracts all pairs of rows, squares and sums", group=PAIRS)
+            yield (
+                index,
+                Avoidable(kind=KIND, instead=instead, group=PAIRS, saves=Saves.GOOD_STREAM),
+            )
 
 
 def _squared_difference(body: Computation) -> Instruction | None:

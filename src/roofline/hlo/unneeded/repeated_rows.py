@@ -45,11 +45,11 @@ def repeated_rows(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         (needed, repeated_bytes), found = shares[index], kernels.products[index]
         amounts = {unit: amount * needed if unit.unit == "matrix" else amount for unit, amount in kernels.costs[index].amounts}
         instead = less_traffic(Cost.of(amounts), repeated_bytes)
-        why = f"multiplies rows that are repeated ({found})"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP, factor=1 / needed)
+        facts = {"product": str(found)}
+        yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=GROUP, factor=1 / needed)
     for maker in dict.fromkeys(maker for index in sorted(reported) for maker in rows.makers(kernels.products[index])):
         if maker not in reported and kernels.users(maker) <= reported:
-            yield maker, Avoidable(kind=KIND, instead=NOTHING, why="stores rows several times over for a matmul", group=GROUP)
+            yield maker, Avoidable(kind=KIND, instead=NOTHING, cause="stored", group=GROUP)
 
 
 def _repeats_rows(kernels: Kernels) -> bool:

@@ -94,9 +94,11 @@ def _instead(kernels: Kernels, index: int, kind: str, count: int, top: int = 1) 
     factor = count / top
     amounts = {resource: amount / factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
     instead = less_traffic(Cost.of(amounts), written * (1 - 1 / factor))
-    what = f"computes all {count:,} experts for every row" if kind == experts.KIND else f"computes {count:,} branches for every row"
-    unneeded = experts.CLASS if kind == experts.KIND else CLASS
-    return Avoidable(kind=kind, instead=instead, why=f"{what}, of which it uses {top}", unneeded=unneeded, factor=factor)
+    if kind == experts.KIND:
+        facts = {"experts": count, "chosen": top}
+        return Avoidable(kind=kind, instead=instead, cause="selected", facts=facts, unneeded=experts.CLASS, factor=factor)
+    facts = {"branches": count, "chosen": top}
+    return Avoidable(kind=kind, instead=instead, cause="branches", facts=facts, unneeded=CLASS, factor=factor)
 
 
 def _is_by_row(kernels: Kernels, predicate: Value, select: Value) -> bool:

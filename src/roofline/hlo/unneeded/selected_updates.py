@@ -6,7 +6,7 @@ A cache of `jnp.where(arange(n) == position, new, cache)` reads and writes all o
 from collections.abc import Iterator
 
 from ...cost import less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from .axes import source_axis
 from .kernels import Kernels
 from .layout import CLASS, KIND
@@ -36,8 +36,10 @@ def selected_updates(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 ways = 1 if _is_read(kernels.values, made) else 2
                 saved += ways * made.shape.bytes * (1 - 1 / positions)
         if saved:
-            why = "reads and writes an array in full to select what is new at one position"
-            yield index, Avoidable(kind=KIND, instead=less_traffic(cost, saved), why=why, unneeded=CLASS, group=GROUP)
+            yield (
+                index,
+                Avoidable(kind=KIND, instead=less_traffic(cost, saved), unneeded=CLASS, group=GROUP, usual=Usual.UNLESS_ASKED),
+            )
 
 
 def _returned(kernels: Kernels) -> dict[object, int]:

@@ -24,8 +24,7 @@ def shifted_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             is_updated = is_updated or updated_in_place(kernels.values, kernels.computation, index)
             moved = _moved(kernels, joined, is_updated=is_updated)
             if moved and (is_updated or index in results):
-                why = "copies an argument in full to add a small part to it"
-                yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), why=why, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=less_traffic(cost, moved), unneeded=CLASS, group=GROUP, extra=True)
                 break
 
 

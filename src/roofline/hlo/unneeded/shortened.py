@@ -8,11 +8,10 @@ from ...workload import Avoidable
 from ..ir.layers import MIDDLE, REACH, LayerRun, shortened
 from ..ir.module import Computation
 from ..price.pricing import Pricer
-from .duplicates import FIRST
-from .duplicates import KIND as DUPLICATED
 from .kernels import Kernels
 from .values import Values
 
+NAMED = "kernel"  # the fact that names another kernel
 Found = Mapping[int, tuple[Avoidable, ...]]
 
 
@@ -33,10 +32,7 @@ class EqualLayers:
         self._whole, self._layers, self.kernels = whole, layers, kernels
         self._representatives = layers.shortened_places(len(whole))
         places = {one.name: place for place, one in enumerate(kernels.computation)}
-        self._found = {
-            place: [(one, places.get(one.why.removeprefix(FIRST)) if one.kind == DUPLICATED else None) for one in avoidables]
-            for place, avoidables in found.items()
-        }
+        self._found = {place: [(one, places.get(str(one.facts.get(NAMED)))) for one in avoidables] for place, avoidables in found.items()}
 
     def place(self, index: int) -> int:
         """The kernel of the shortened entry that represents an instruction of the whole entry."""
@@ -56,7 +52,7 @@ class EqualLayers:
             other += index - place
         elif other >= self._layers.left_out_places.start:
             other += self._layers.left_out
-        return replace(one, why=f"{FIRST}{self._whole.instructions[other].name}")
+        return replace(one, facts={**one.facts, NAMED: self._whole.instructions[other].name})
 
     def _is_near(self, place: int, other: int) -> bool:
         """Whether the named kernel is in the same layer, or in one just before it."""
@@ -71,6 +67,8 @@ class EqualLayers:
     def _seen_from(self, place: int) -> list[tuple[Avoidable, int]]:
         """The avoidable work of a kernel, with the kernel it names as a distance, or as an index if all layers name the same one."""
         return [
-            (one, 0) if other is None else (replace(one, why=""), place - other if self._is_near(place, other) else ~other)
+            (one, 0)
+            if other is None
+            else (replace(one, facts={**one.facts, NAMED: ""}), place - other if self._is_near(place, other) else ~other)
             for one, other in self._found.get(place, ())
         ]

@@ -26,8 +26,7 @@ def shuffles(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index in rounds:
         for earlier in {_source(kernels, operand) for operand in kernels.computation[index].operands} & {*rounds}:
             elements = kernels.computation[kernels.computation[earlier].operands[0]].shape.elements
-            why = f"shuffles {elements:,} elements in several rounds, and sorts all of them in each"
-            yield earlier, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+            yield earlier, Avoidable(kind=KIND, instead=NOTHING, facts={"elements": elements}, unneeded=CLASS, group=GROUP, extra=True)
 
 
 def _is_round(kernels: Kernels, index: int) -> bool:

@@ -38,8 +38,8 @@ def sorted_parts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         read = sum(kernels.computation[operand].shape.bytes for operand in instruction.operands[:1])
         amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
         instead = Cost.of({**amounts, HBM: min(read, cost.known(HBM))})
-        why = f"sorts rows of {row:,} elements, of which it uses {most:,}"
-        yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=group)
+        facts = {"row": row, "used": most}
+        yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=group)
 
 
 def sorts(instruction: Instruction) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from msgspec import Struct
 
 from ...cost import NOTHING
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from ..ir.module import Computation, Instruction
 from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
@@ -24,7 +24,6 @@ from .unused_in_loops import fillers, writer_of
 from .values import Value, Values
 
 GROUP = "activations"
-WHY = "copies activations into stacked arrays in a loop, and out of them in the backward loop"
 _NAMES = frozenset(("bitcast", "reshape"))
 _COPIES = _NAMES | {"parameter", "dynamic-update-slice", "dynamic-slice"}
 _CHEAP = _COPIES | ELEMENTWISE | {"broadcast", "constant", "slice", "transpose", "copy"}
@@ -45,7 +44,7 @@ def stacked_activations(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for stack in _stacks(kernels):
         for index in _copies(kernels, stack):
             if index in kernels.costs:
-                yield index, Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS, group=GROUP)
+                yield index, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP, usual=Usual.YES)
 
 
 def _stacks(kernels: Kernels) -> Iterator[_Stack]:

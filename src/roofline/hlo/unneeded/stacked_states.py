@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...cost import Cost
 from ...resource import HBM
-from ...workload import Avoidable
+from ...workload import Avoidable, Usual
 from ..ir.module import Computation
 from .kernels import Kernels
 from .layout import KIND
@@ -19,7 +19,6 @@ from .values import LAYOUT, Value, Values
 
 GROUP = "every state"
 _PASSED = LAYOUT | {"convert", "broadcast"}
-_WHY = "copies an array in full in every iteration of a loop that changes a small part of it"
 
 
 def stacked_states(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -41,7 +40,7 @@ def stacked_states(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
 def _without(cost: Cost, moved: int) -> Avoidable:
     """The saving of a kernel that moves these bytes for the copies."""
     amounts = {resource: max(amount - moved, 0) if resource == HBM else amount for resource, amount in cost.amounts}
-    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=_WHY, unneeded=CLASS, group=GROUP)
+    return Avoidable(kind=KIND, instead=Cost.of(amounts), unneeded=CLASS, group=GROUP, usual=Usual.UNLESS_ASKED)
 
 
 def _stacks(values: Values, body: Computation) -> dict[int, int]:

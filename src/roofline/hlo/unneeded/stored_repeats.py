@@ -40,18 +40,14 @@ def stored_repeats(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             saved_bytes += less if group != PATCHES else 0  # a convolution takes about as long as the matmul
             if maker not in reported:
                 reported.add(maker)
-                yield maker, Avoidable(kind=KIND, instead=NOTHING, why=_WHY[group], group=group)
+                yield maker, Avoidable(kind=KIND, instead=NOTHING, cause=_CAUSES.get(group, ""), group=group)
         if saved_bytes:
             instead = less_traffic(kernels.costs[index], saved_bytes)
-            yield index, Avoidable(kind=KIND, instead=instead, why=_WHY[group], group=group)
+            yield index, Avoidable(kind=KIND, instead=instead, cause=_CAUSES.get(group, ""), group=group)
 
 
+_CAUSES = {STORED: "stored_array"}
 _GROUPS = {"broadcast": STORED, "gather": GATHERED, "concatenate": PATCHES}
-_WHY = {
-    STORED: "stores an array several times over for a matmul",
-    GATHERED: "gathers a matrix for each row of a matmul",
-    PATCHES: "stores overlapping patches of an array for a matmul",
-}
 
 
 def _extra_bytes(kernels: Kernels, made: Value, batch: int, matrix: tuple[int, int]) -> int:

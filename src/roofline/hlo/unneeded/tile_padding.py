@@ -37,8 +37,8 @@ def padded_tiles(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             continue
         worst = max(arrays, key=lambda one: _padded_bytes(one) - one.bytes)
         amounts = {resource: amount * (1 - share) if resource == HBM else amount for resource, amount in cost.amounts}
-        why = f"moves tiles of which {share:.0%} is padding ({worst.dims[-1] if worst.dims else 1} elements in the last dimension)"
-        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS)
+        facts = {"share": share, "elements": worst.dims[-1] if worst.dims else 1}
+        yield index, Avoidable(kind=KIND, instead=Cost.of(amounts), facts=facts, unneeded=CLASS)
 
 
 def _in_main_memory(shape: Shape) -> bool:

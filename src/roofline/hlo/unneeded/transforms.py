@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...formulas.fourier import slow_length
-from ...workload import Avoidable
+from ...workload import Avoidable, Saves
 from ..ir.module import Computation
 from ..ir.shapes import Shape
 from .kernels import Kernels
@@ -54,12 +54,14 @@ def odd_transforms(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         instruction = kernels.computation[index]
         lengths = instruction.integers("fft_length") if instruction.opcode == "fft" else ()
         if slow := slow_length(lengths):
-            yield index, Avoidable(kind=ODD_SIZES, instead=cost, why=f"transforms arrays of length {slow}", group=LENGTHS)
+            yield (
+                index,
+                Avoidable(kind=ODD_SIZES, instead=cost, facts={"length": slow}, group=LENGTHS, saves=Saves.GOOD_TRANSFORM),
+            )
 
 
 def _halved(kernels: Kernels, index: int) -> Avoidable:
-    why = "transforms real numbers as complex ones"
-    return Avoidable(kind=WIDE_FORMAT, instead=kernels.costs[index] * 0.5, why=why, unneeded=WIDE, group=COMPLEX, factor=2)
+    return Avoidable(kind=WIDE_FORMAT, instead=kernels.costs[index] * 0.5, unneeded=WIDE, group=COMPLEX, factor=2)
 
 
 def _is_complex(shape: Shape) -> bool:

@@ -34,12 +34,11 @@ def undone_sorts(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         if not kernels.users(pair.first) <= between:
             continue
         keys = kernels.values.operand(Value(kernels.computation, pair.first), 0).shape
-        why = "sorts rows to drop some of their elements, and sorts the others back"
-        avoidable = Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+        avoidable = Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP)
         for index in sorted(between & kernels.costs.keys()):
             yield index, avoidable
         besides = Cost.of({HBM: PASSES * keys.bytes})
-        yield pair.first, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP, besides=besides)
+        yield pair.first, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP, besides=besides)
 
 
 def _pairs(kernels: Kernels) -> Iterator[_Pair]:

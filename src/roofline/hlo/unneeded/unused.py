@@ -4,7 +4,6 @@ from collections.abc import Iterator, Set
 from weakref import WeakKeyDictionary
 
 from ...cost import NOTHING as FREE
-from ...units import percent
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from ..ir.scopes import direction
@@ -28,8 +27,8 @@ _Demand = dict[Path, Region]
 def unused_results(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of a program's entry with results of which a part is never used."""
     for index, used in _shares_used(kernels):
-        why, factor = f"computes results of which {percent(used)} are used", 1 / used if used else None
-        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
+        instead, factor = kernels.costs[index] * used, 1 / used if used else None
+        yield index, Avoidable(kind=KIND, instead=instead, facts={"share": used}, unneeded=CLASS, factor=factor)
 
 
 def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -47,11 +46,11 @@ def unused_gradients(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         used = products.get(made.shape.elements)
         if used is None:
             continue
-        why, factor = f"multiplies the gradients of results of which {percent(used)} are used", 1 / used if used else None
-        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=factor)
+        instead, factor = kernels.costs[index] * used, 1 / used if used else None
+        yield index, Avoidable(kind=KIND, instead=instead, cause="gradients", facts={"share": used}, unneeded=CLASS, factor=factor)
         filled.update(dict.fromkeys(fillers(kernels, made)))
     for index in filled:
-        yield index, Avoidable(kind=KIND, instead=FREE, why="pads the gradients of unused results with zeros", unneeded=CLASS)
+        yield index, Avoidable(kind=KIND, instead=FREE, cause="zeros", unneeded=CLASS)
 
 
 def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:

@@ -6,7 +6,6 @@ unneeded: in the loop, the kernels whose results are only used there; before it,
 
 from collections.abc import Iterator
 
-from ...units import percent
 from ...workload import Avoidable
 from ..ir.module import Computation, Instruction
 from .kernels import Kernels
@@ -30,8 +29,8 @@ def unused_in_loops(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 if (writer := writer_of(kernels.values, body, part)) is None:
                     continue
                 for index in fillers(kernels, loop, part) if kernels.are_in_entry else only_for(kernels, body, writer):
-                    why = f"computes results in a loop of which {percent(used)} are used"
-                    yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * used, why=why, unneeded=CLASS, factor=1 / used)
+                    instead, facts = kernels.costs[index] * used, {"share": used}
+                    yield index, Avoidable(kind=KIND, instead=instead, cause="loop", facts=facts, unneeded=CLASS, factor=1 / used)
 
 
 def _stacked(kernels: Kernels, place: int) -> dict[int, float]:

@@ -8,17 +8,13 @@ A cache is returned too, but if all that is written to it was narrow before, it 
 from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from ..ir.shapes import Shape
 from .kernels import Kernels
 from .number_formats import CLASS, KIND
 from .values import LAYOUT, Value, Values
 
 GROUP, CACHE = "arguments", "cache"
-_WHY = {
-    GROUP: "casts {wide} arguments to {narrow} in every call",
-    CACHE: "keeps {narrow} values in {wide}, and casts all of them back in every call",
-}
 
 
 def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -26,7 +22,7 @@ def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     if not kernels.are_in_entry or "convert" not in kernels.module.opcodes:
         return
     given_back = {_size(leaf) for leaf in kernels.computation.root_instruction.shape.leaves if leaf.is_array}
-    casts: dict[int, tuple[str, str, set[int]]] = {}  # kernel that casts -> group and reason, and the products it casts for
+    casts: dict[int, tuple[str, Facts, set[int]]] = {}  # kernel that casts -> group and reason, and the products it casts for
     for index, found in kernels.products.items():
         for side, other in ((found.left, found.right), (found.right, found.left)):
             cast, argument = _cast_argument(kernels, side)
@@ -35,16 +31,16 @@ def wide_arguments(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
             group = CACHE if argument.opcode == "dynamic-update-slice" else GROUP
             if group == GROUP and _size(argument.shape) in given_back:
                 continue
-            why = _WHY[group].format(wide=argument.shape.number, narrow=cast.shape.number)
+            facts = Facts(wide=argument.shape.number.name, narrow=cast.shape.number.name)
             place = kernels.holding(cast)
             if place == index:
                 instead = less_traffic(kernels.costs[index], argument.shape.bytes - cast.shape.bytes)
-                yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=group)
+                yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=group)
             elif place is not None:
-                casts.setdefault(place, (group, why, set()))[2].add(index)
-    for place, (group, why, products) in casts.items():
+                casts.setdefault(place, (group, facts, set()))[2].add(index)
+    for place, (group, facts, products) in casts.items():
         if place in kernels.costs and kernels.users(place, ("bitcast", "reshape", "get-tuple-element")) <= products:
-            yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
+            yield place, Avoidable(kind=KIND, instead=NOTHING, facts=facts, unneeded=CLASS, group=group)
 
 
 def _cast_argument(kernels: Kernels, side: Value) -> tuple[Value | None, Value | None]:

@@ -6,7 +6,7 @@ A product that reads the narrow weights and scales its result moves a fraction o
 from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from .kernels import Kernels
 from .number_formats import CLASS, KIND
 from .values import LAYOUT, SPREAD, Value, Values
@@ -22,7 +22,7 @@ def widened_weights(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that only widen an argument of 8 bits or less for products, and those products, which read the wide format."""
     if "convert" not in kernels.module.opcodes:
         return
-    widening: dict[int, str] = {}
+    widening: dict[int, Facts] = {}
     for index, found in kernels.products.items():
         for side in (found.left, found.right):
             narrow = _quantized(kernels.values, side)
@@ -31,12 +31,12 @@ def widened_weights(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
                 continue
             if not kernels.users(place) <= kernels.products.keys():
                 continue
-            why = f"stores {narrow.shape.number} weights as {side.shape.number} before matmuls read them"
+            facts = Facts(narrow=narrow.shape.number.name, wide=side.shape.number.name)
             instead = less_traffic(kernels.costs[index], side.shape.bytes - narrow.shape.bytes)
-            yield index, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=GROUP)
-            widening[place] = why
-    for place, why in widening.items():
-        yield place, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=GROUP)
+            yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=GROUP)
+            widening[place] = facts
+    for place, facts in widening.items():
+        yield place, Avoidable(kind=KIND, instead=NOTHING, facts=facts, unneeded=CLASS, group=GROUP)
 
 
 def _quantized(values: Values, side: Value) -> Value | None:

@@ -23,5 +23,5 @@ def compared_bins(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
             bins = made.shape[axis]
             elements = hot.many * made.elements // max(bins, 1)
             instead = Cost.of({HBM: graph.kernels[kernel].cost.known(HBM) + made.bytes, vector("fp32"): elements})
-            why = f"compares each of {elements:,} elements with {bins:,} bins, where a scatter-add would do"
-            yield kernel, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=BINS)
+            facts = {"elements": elements, "bins": bins}
+            yield kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=BINS)

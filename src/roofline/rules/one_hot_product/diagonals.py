@@ -20,8 +20,8 @@ def diagonal_products(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         for place in (0, 1):
             if product.kernel != NO_KERNEL and is_diagonal(graph, product.takes[place]):
                 instead = Cost.of({HBM: 2 * graph.arrays[product.takes[1 - place]].bytes})
-                why = f"multiplies by a diagonal matrix ({product.sizes}), where an elementwise product would do"
-                yield product.kernel, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=DIAGONAL)
+                facts = {"product": str(product.sizes)}
+                yield product.kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=DIAGONAL)
                 break
 
 
@@ -33,6 +33,6 @@ def running_sums(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
                 continue
             other = graph.arrays[product.takes[1 - place]]
             instead = Cost.of({HBM: 2 * other.bytes, vector("fp32"): other.elements})
-            why = f"multiplies by a triangle of ones ({product.sizes}), where a running sum would do"
-            yield product.kernel, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=RUNNING)
+            facts = {"product": str(product.sizes)}
+            yield product.kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=RUNNING)
             break

@@ -9,7 +9,7 @@ from ...cost import NOTHING, Cost
 from ...graph import NO_KERNEL, Factor, Graph, Node, Operator
 from ...graph.facts.one_hot import Hot, hot_axes, position
 from ...resource import HBM, vector
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 
 KIND, CLASS = "one-hot-product", "dense"
 SLOTS = "slots"  # the group of products with rows that are one-hot in two indices
@@ -67,13 +67,13 @@ def _looked_up(graph: Graph, lookup: Lookup) -> Avoidable:
     element = other.bytes / max(other.elements, 1)
     if lookup.hot.axes <= {*factor.summed}:
         instead = Cost.of({HBM: (1 + many) * sizes.batch * rows * width * element})
-        words = "a gather" if many == 1 else f"a sum of {many} gathered rows"
+        cause = "looked_up" if many == 1 else "summed"
     else:
         read, written = (sizes.batch * count * width * element for count in (sizes.depth, rows))
         instead = Cost.of({HBM: many * 3 * read + written, vector("fp32"): many * sizes.batch * sizes.depth * width})
-        words = "a scatter-add"
-    why = f"multiplies by {'one' if many == 1 else 'many'}-hot rows ({sizes}), where {words} would do"
-    return Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=lookup.group)
+        cause = "added" if many == 1 else "all_added"
+    facts = Facts(product=str(sizes), many=many)
+    return Avoidable(kind=KIND, instead=instead, cause=cause, facts=facts, unneeded=CLASS, group=lookup.group)
 
 
 def _makers(graph: Graph, array: int) -> set[int]:

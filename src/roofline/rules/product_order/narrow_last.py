@@ -15,8 +15,7 @@ from ...cost import Cost
 from ...graph import NO_KERNEL, Graph, Node, Operator, Phase
 from ...graph.facts.linear import is_scaled
 from ...resource import HBM
-from ...units import plain
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 
 KIND, MERGED = "product-order", "merged"
 WORTH = 0.25  # the other order must need less than this share of the FLOP: two linear layers in a row are not a mistake
@@ -37,24 +36,17 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         instead = sum(made.batch * made.depth * width * (made.rows + made.columns) for _, width in seconds)
         if not 0 < instead <= WORTH * both:
             continue
-        group, why = (
-            "",
-            f"multiplies two large matrices before a narrow one, where the other order needs {plain(both / instead, 3)} times fewer FLOP",
-        )
-        rank = _merged_rank(graph, uses)
-        if rank:
-            group, why = (
-                MERGED,
-                f"computes the gradient of {made.rows}×{made.columns} weights for factors of rank {rank} that were added to them",
-            )
+        group, facts = "", Facts(times=both / instead)
+        if rank := _merged_rank(graph, uses):
+            group, facts = MERGED, Facts(rows=made.rows, columns=made.columns, rank=rank)
         for product in (first, *(use for use, _ in seconds)):
             told.add(product.kernel)
             cost = _without(graph, first, product, instead / both, len(seconds))
-            yield product.kernel, Avoidable(kind=KIND, instead=cost, why=why, group=group)
+            yield product.kernel, Avoidable(kind=KIND, instead=cost, facts=facts, group=group)
             for gradient in graph.gradients(product):
                 if gradient.operator == Operator.DOT:
                     told.add(gradient.kernel)
-                    yield gradient.kernel, Avoidable(kind=KIND, instead=graph.cost(gradient) * (instead / both), why=why, group=group)
+                    yield gradient.kernel, Avoidable(kind=KIND, instead=graph.cost(gradient) * (instead / both), facts=facts, group=group)
 
 
 def _is_gradient(node: Node) -> bool:

@@ -14,7 +14,7 @@ from ...cost import Cost, less_traffic
 from ...graph import NO_KERNEL, Axes, Graph, Node, Operator
 from ...graph.facts.linear import is_scaled
 from ...resource import HBM
-from ...workload import Avoidable
+from ...workload import Avoidable, Facts
 from .narrow_last import KIND
 
 BATCH = "batch"  # the group of batches that are summed
@@ -76,16 +76,17 @@ def _summed_first(graph: Graph, product: Node, total: Total, times: int, side: s
     cost, sizes = graph.cost(product), product.sizes
     read = sum(graph.arrays[array].bytes for array in product.takes[:2])
     moved = cost.known(HBM) if product.kernel == total.node.kernel else read
-    why = f"multiplies {sizes} and then sums {times} {side}, which could be summed first"
+    facts = Facts(product=str(sizes), times=times, side=side)
     instead = Cost.of({**dict(_fewer(cost, times).amounts), HBM: moved})
-    yield product.kernel, Avoidable(kind=KIND, instead=instead, why=why, factor=times)
+    yield product.kernel, Avoidable(kind=KIND, instead=instead, cause="summed", facts=facts, factor=times)
     for gradient in graph.gradients(product):
         if gradient.operator == Operator.DOT:
-            yield gradient.kernel, Avoidable(kind=KIND, instead=_fewer(graph.cost(gradient), times), why=why, factor=times)
+            instead = _fewer(graph.cost(gradient), times)
+            yield gradient.kernel, Avoidable(kind=KIND, instead=instead, cause="summed", facts=facts, factor=times)
     for node in (*total.between, total.node):
         if node.kernel not in (product.kernel, NO_KERNEL):
             instead = Cost.of({HBM: graph.cost(node).known(HBM) / times})
-            yield node.kernel, Avoidable(kind=KIND, instead=instead, why=f"adds up {times} {side} of a matmul")
+            yield node.kernel, Avoidable(kind=KIND, instead=instead, cause="sum", facts=facts)
 
 
 def _fewer(cost: Cost, times: int) -> Cost:
@@ -97,9 +98,8 @@ def _batch_in_one(graph: Graph, product: Node, total: Total, times: int) -> Iter
     if product.kernel == total.node.kernel:
         return
     written = graph.arrays[product.gives[0]].bytes * (1 - 1 / times)
-    why = f"multiplies {product.sizes} and then sums {times} of the results, which one matmul could sum"
-    yield product.kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(product), written), why=why, group=BATCH)
+    yield product.kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(product), written), group=BATCH)
     for node in (*total.between, total.node):
         if node.kernel not in (product.kernel, NO_KERNEL):
             less = max(graph.cost(node).known(HBM) - (written if node == total.node else 2 * written), 0)
-            yield node.kernel, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), why=f"adds up {times} results of a matmul", group=BATCH)
+            yield node.kernel, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), group=BATCH)

@@ -13,7 +13,7 @@ from msgspec import Struct
 from ...cost import Cost
 from ...graph import Array, Graph, Node, Operator, Phase
 from ...resource import HBM
-from ...units import parse, plain
+from ...units import parse
 from ...workload import Avoidable
 
 KIND, GROUP, JOINED = "repeated-operand", "gathered rows", "joined rows"
@@ -47,20 +47,18 @@ def gathered_rows(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         if maker is None or left.bytes < LEAST:
             continue
         if maker.operator == Operator.GATHER and (times := _times(graph, maker, left)) >= WORTH:
-            why = f"multiplies rows that it gathered, each about {plain(times, 2)} times"
-            yield product.kernel, _avoidable(_once(graph, product, times), why, GROUP)
+            yield product.kernel, _avoidable(_once(graph, product, times), times, GROUP)
             for gradient in gradients:
-                yield gradient.kernel, _avoidable(graph.cost(gradient) * (1 / times), why, GROUP)
+                yield gradient.kernel, _avoidable(graph.cost(gradient) * (1 / times), times, GROUP)
         if maker.operator == Operator.CONCATENATE and (rows := _joined(graph, maker, left)) is not None:
-            why = f"joins rows that it gathered, each about {plain(rows.times, 2)} times, with others and multiplies them"
-            yield product.kernel, _avoidable(_split(graph, product, rows, 0), why, JOINED)
+            yield product.kernel, _avoidable(_split(graph, product, rows, 0), rows.times, JOINED)
             spared = rows.count * (rows.width - rows.own) * (left.dtype.bits / 8 if left.dtype is not None else 0)
             for gradient in gradients:
-                yield gradient.kernel, _avoidable(_split(graph, gradient, rows, spared), why, JOINED)
+                yield gradient.kernel, _avoidable(_split(graph, gradient, rows, spared), rows.times, JOINED)
 
 
-def _avoidable(instead: Cost, why: str, group: str) -> Avoidable:
-    return Avoidable(kind=KIND, instead=instead, why=why, group=group)
+def _avoidable(instead: Cost, times: float, group: str) -> Avoidable:
+    return Avoidable(kind=KIND, instead=instead, facts={"times": times}, group=group)
 
 
 def _times(graph: Graph, gather: Node, rows: Array) -> float:

@@ -13,8 +13,6 @@ from ...units import parse
 from ...workload import Avoidable
 
 KIND, GROUP, MASK = "repeated-operand", "stored", "mask"
-WHY = "stores a tensor several times over for a matmul"
-WHY_MASK = "stores an attention mask several times over"
 FIRST_MASK = 3  # the first operand of attention that may be a mask, after queries, keys and values
 _MULTIPLY = (Operator.DOT, Operator.ATTENTION)
 LEAST = parse("1 MB", "B")  # of the array that is repeated, or of a mask with its repeats
@@ -29,12 +27,12 @@ def stored_repeats(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         multiply = [node for node, array in uses if node.operator in _MULTIPLY and not _is_mask(node, array)]
         if not times or not multiply or len(multiply) < len(uses):
             continue
-        yield copy.kernel, Avoidable(kind=KIND, instead=NOTHING, why=WHY, group=GROUP)
+        yield copy.kernel, Avoidable(kind=KIND, instead=NOTHING, cause=GROUP, group=GROUP)
         for node in multiply:
             before = spared.get(node.kernel, (node, 0.0))[1]
             spared[node.kernel] = node, before + expanded.bytes * (1 - 1 / times)
     for kernel, (node, less) in spared.items():
-        yield kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(node), less), why=WHY, group=GROUP)
+        yield kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(node), less), cause=GROUP, group=GROUP)
 
 
 def stored_masks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
@@ -43,10 +41,10 @@ def stored_masks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         readers = [node for node, array in graph.uses(copy.gives[0]) if _is_mask(node, array)]
         if not readers or expanded.bytes < LEAST:
             continue
-        yield copy.kernel, Avoidable(kind=KIND, instead=NOTHING, why=WHY_MASK, group=MASK)
+        yield copy.kernel, Avoidable(kind=KIND, instead=NOTHING, group=MASK)
         spared = expanded.bytes * (1 - expanded.distinct / expanded.elements)
         for node in readers:
-            yield node.kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(node), spared), why=WHY_MASK, group=MASK)
+            yield node.kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(node), spared), group=MASK)
 
 
 def _copies(graph: Graph) -> Iterator[tuple[Node, Array]]:

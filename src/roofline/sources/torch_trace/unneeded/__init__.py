@@ -13,7 +13,7 @@ from ....cost import NOTHING
 from ....resource import matrix
 from ....rule_failures import RuleFailures
 from ....torch_prices import Call
-from ....torch_prices.avoidable import RECOMPUTED, avoidable
+from ....torch_prices.avoidable import avoidable
 from ....workload import Avoidable
 from ..columns import NONE
 from ..context import Context, Contexts
@@ -86,8 +86,7 @@ class Patterns:
         """
         self._contexts = contexts
         asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
-        why = f"{RECOMPUTED}{f', requested by the checkpoint in {asked}' if asked else ''}"
-        self._again = Avoidable(kind="recomputation", instead=NOTHING, why=why, unneeded="recomputed")
+        self._again = Avoidable(kind="recomputation", instead=NOTHING, facts={"checkpoint": asked}, unneeded="recomputed", extra=True)
         self._failures = RuleFailures("this trace")
         attempt = self._failures.attempt
         self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}

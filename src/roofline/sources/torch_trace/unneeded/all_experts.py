@@ -129,5 +129,5 @@ def _avoidable(held: PricedExecution, choice: Choice) -> Avoidable:
     written = left.dtype.bytes(left.elements // left.shape[-1] * right.shape[-1]) if left and right and left.dtype else 0
     amounts = {resource: amount / choice.factor if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
     instead = less_traffic(Cost.of(amounts), written * (1 - 1 / choice.factor))
-    why = f"computes all {choice.experts} experts for every token, of which it uses {choice.chosen}"
-    return Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=str(choice.experts), factor=choice.factor)
+    facts = {"experts": choice.experts, "chosen": choice.chosen}
+    return Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=str(choice.experts), factor=choice.factor)

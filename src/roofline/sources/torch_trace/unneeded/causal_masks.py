@@ -15,14 +15,13 @@ from ....workload import Avoidable
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
 from .unfused import result_of
-from .written_attention import MASKED, TRIANGLES, WHY_MASKED
+from .written_attention import MASKED, TRIANGLES
 
 _COMPARISONS = ("aten::lt", "aten::le", "aten::gt", "aten::ge")
 LEAST = 64  # queries: with fewer, other tensors may have the same shape
 BEFORE = 32  # executions in front of attention among which those that build its mask are searched
 # The group and the words for masks that the step builds: the same for all heads, or a bias of each head with them.
-BUILT = ("built", "builds a mask over all queries and keys in memory, and computes the scores that it removes")
-BIAS = ("bias", "builds a bias over all heads, queries and keys in memory, and computes the scores that its mask removes")
+BUILT, BIAS = "built", "bias"  # groups
 
 Shape = tuple[int, ...]
 
@@ -41,12 +40,14 @@ def causal_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         last = place + 1
         if builders:
             built.add(mask.shape)
-        group, why = ("", WHY_MASKED) if mask.shape not in built else BIAS if mask.distinct > _pairs(mask) else BUILT
+        group = ""
+        if mask.shape in built:
+            group = BIAS if mask.distinct > _pairs(mask) else BUILT
         for one in builders:
-            yield one, Avoidable(kind=MASKED, instead=NOTHING, why=why, group=group)
+            yield one, Avoidable(kind=MASKED, instead=NOTHING, group=group)
         amounts = {resource: amount if resource == HBM else amount / 2 for resource, amount in cost.amounts}
         instead = less_traffic(Cost.of(amounts), mask.bytes or 0)
-        yield held, Avoidable(kind=MASKED, instead=instead, why=why, unneeded="masked", group=group)
+        yield held, Avoidable(kind=MASKED, instead=instead, unneeded="masked", group=group)
 
 
 def _pairs(mask: Tensor) -> int:

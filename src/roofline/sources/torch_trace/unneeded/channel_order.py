@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from ....torch_prices import Tensor
-from ....workload import Avoidable
+from ....workload import Avoidable, Usual
 from ..executions import Execution
 from ..pricing import PricedOp
 
@@ -23,8 +23,6 @@ _GROUPS = re.compile(r"aten::native_group_norm")
 DEPTHWISE, LARGE = "aten::_conv_depthwise2d", 7  # PyTorch's own kernel, and the side of windows for which it was compared
 FASTER = 0.25  # the time of such a convolution with channels last, relative to channels first
 SLOWER = 2.0  # the time of a batch norm with channels first, relative to channels last
-WHY = "leaves channels first, which convolutions convert to channels last and back"
-WHY_DEPTHWISE = "runs depthwise convolutions with channels first, for which PyTorch uses a slow kernel of its own"
 
 
 def converted_shares(
@@ -55,12 +53,13 @@ def channels_first(priced: PricedOp, share: float, *, converting: bool) -> tuple
     """
     cost = priced.priced.cost
     if cost is not None and _is_slow_depthwise(priced):
-        return (Avoidable(kind="layout-copies", instead=cost * FASTER, why=WHY_DEPTHWISE, group="depthwise"),)
+        return (Avoidable(kind="layout-copies", instead=cost * FASTER, group="depthwise", usual=Usual.UNLESS_ASKED),)
     if converting and not share and _NORMS.match(priced.name) and _has_channels_first(priced):
         share = 1 - 1 / SLOWER
     if cost is None or not 0 < share < 1 or (axes := _axes(priced)) < 2:
         return ()
-    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), why=WHY, group="channels" if axes == 2 else "channels of volumes"),)
+    group = "channels" if axes == 2 else "channels of volumes"
+    return (Avoidable(kind="layout-copies", instead=cost * (1 - share), group=group, usual=Usual.UNLESS_ASKED),)
 
 
 def _axes(priced: PricedOp) -> int:

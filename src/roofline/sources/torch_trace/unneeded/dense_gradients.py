@@ -74,5 +74,5 @@ def _of_op(held: PricedExecution, tables: dict[Shape, float], every: Sequence[Sh
     spared = sum(size * (1 - SPARSE * tables[shape]) for shape, size in sizes.items()) / total
     largest = max(sizes, key=lambda shape: sizes[shape])
     looked_up = round(tables[largest] * largest[0])
-    why = f"updates all {largest[0]:,} rows of a table, of which a step looks up {looked_up:,} at most"
-    yield held, Avoidable(kind=KIND, instead=Cost.of({resource: amount * (1 - spared) for resource, amount in cost.amounts}), why=why)
+    instead = Cost.of({resource: amount * (1 - spared) for resource, amount in cost.amounts})
+    yield held, Avoidable(kind=KIND, instead=instead, cause="rows", facts={"rows": largest[0], "looked_up": looked_up})

@@ -17,8 +17,7 @@ from .weight_casts import WEIGHTS
 
 KIND, CLASS = "wide-format", "wide"
 # The group and the words for weights, and for keys and values.
-WEIGHTS_AGAIN = ("dequantized", "dequantizes weights again in every step")
-CACHE_AGAIN = ("dequantized cache", "dequantizes the whole KV cache before attention reads it")
+WEIGHTS_AGAIN, CACHE_AGAIN = "dequantized", "dequantized cache"  # groups
 PASSES = ("elementwise", "copy", "cast")
 AHEAD = 8  # executions from the cast to the product
 NARROW_BITS = 8
@@ -33,10 +32,9 @@ def dequantized_weights(recorded: Recorded) -> Iterator[tuple[PricedExecution, A
             continue
         passes = [held]
         for later in recorded.ordered[place + 1 : place + 1 + AHEAD]:
-            if (found := _multiplies(later[1], weights)) is not None:
-                group, why = found
+            if (group := _multiplies(later[1], weights)) is not None:
                 for one in passes:
-                    yield one, Avoidable(kind=KIND, instead=NOTHING, why=why, unneeded=CLASS, group=group)
+                    yield one, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=group)
                 break
             is_pass = later[1].priced.category in PASSES and any(one.elements == weights.elements for one in tensors_of(later[1]))
             passes += [later] if is_pass else []
@@ -51,7 +49,7 @@ def _quantized(priced: PricedOp) -> Tensor | None:
     return pair[1] if is_wider and len(pair[1].shape) > 1 and pair[1].dtype.name != "bool" else None
 
 
-def _multiplies(priced: PricedOp, weights: Tensor) -> tuple[str, str] | None:
+def _multiplies(priced: PricedOp, weights: Tensor) -> str | None:
     """Which of both an op multiplies by that is of this size: weights, or keys or values, or both of these in one tensor; else ``None``."""
     operands = [priced.args[place] for place in WEIGHTS.get(priced.name, ()) if place < len(priced.args)]
     if any(isinstance(one, Tensor) and one.elements == weights.elements for one in operands):

@@ -9,8 +9,7 @@ from ....cost import Cost
 from ....dtypes import dtype
 from ....operation import Product
 from ....resource import HBM
-from ....units import number_of, show
-from ....workload import Avoidable
+from ....workload import Avoidable, Saves
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded
 
@@ -54,5 +53,4 @@ def _reason(priced: PricedOp, product: Product) -> Avoidable | None:
     if weights < WEIGHTS_SHARE * float(cost.known(HBM)):
         return None
     shared = {resource: amount / FEW_ROWS if resource.measure == "B" else amount for resource, amount in cost.amounts}
-    why = f"reads {show(weights, 'B')} of weights for {number_of(rows, 'row')}"
-    return Avoidable(kind=KIND, instead=Cost.of(shared), why=why)
+    return Avoidable(kind=KIND, instead=Cost.of(shared), facts={"weights": weights, "rows": rows}, saves=Saves.SHARED_READS)

@@ -15,7 +15,6 @@ from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded
 
 KIND, CLASS = "unused-results", "unused"
-WHY = "computes gradients of weights that the optimizer does not update"
 
 Shape = tuple[int, ...]
 
@@ -37,7 +36,7 @@ def unused_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
     for one, priced in recorded.ordered:
         if one.context.backward and not one.context.recomputed and one.op != NONE:
             spared.add((one, priced), float(one.op > (last.get(one.mark) or one.op) or makes_gradient(priced, frozen)))
-    yield from spared.reasons(WHY)
+    yield from spared.reasons("frozen")
 
 
 class Spared:
@@ -51,13 +50,13 @@ class Spared:
         first, shares, count = self._sums.get(key, (held, 0.0, 0))
         self._sums[key] = first, shares + share, count + 1
 
-    def reasons(self, why: str, group: str = "gradients") -> Iterator[tuple[PricedExecution, Avoidable]]:
+    def reasons(self, cause: str = "", group: str = "gradients") -> Iterator[tuple[PricedExecution, Avoidable]]:
         """The executions of which something is not needed."""
         for held, shares, count in self._sums.values():
             if shares:
                 cost = held[1].priced.cost or Cost.of({})
                 instead = NOTHING if shares == count else cost * (1 - shares / count)
-                yield held, Avoidable(kind=KIND, instead=instead, why=why, unneeded=CLASS, group=group)
+                yield held, Avoidable(kind=KIND, instead=instead, cause=cause, unneeded=CLASS, group=group)
 
 
 def updated_shapes(ordered: Sequence[PricedExecution]) -> Counter[Shape]:

@@ -12,7 +12,6 @@ from ..columns import NONE
 from .frozen_gradients import Shape, Spared
 from .recorded import PricedExecution, Recorded, all_tensors
 
-WHY = "fills gradients with zeros, to which the backward pass adds"
 _ZEROS = ("aten::zero_", "aten::_foreach_zero_")
 _ADD = "aten::add_"
 
@@ -52,7 +51,7 @@ def kept_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
     for fill in fills:
         spared.add(fill, 1.0)
     if fills:
-        yield from spared.reasons(WHY, "zeros")
+        yield from spared.reasons(group="zeros")
 
 
 def _fills(args: Sequence[object], kept: Container[Shape]) -> bool:

@@ -9,11 +9,9 @@ from collections.abc import Iterator
 from ....cost import less_traffic
 from ....torch_prices import Tensor
 from ....torch_prices.attention import mask_of
-from ....workload import Avoidable
+from ....workload import Avoidable, Saves
 from .recorded import PricedExecution, Recorded
 from .written_attention import MASKED
-
-WHY = "gives attention a mask that is the same for all queries, which flash kernels do not take"
 
 
 def key_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
@@ -22,7 +20,7 @@ def key_masks(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]
         cost, mask = priced.priced.cost, mask_of(priced.name, priced.args)  # a flash kernel, too, computes the scores again for gradients
         if cost is not None and mask is not None and _is_of_keys(mask):
             instead = less_traffic(cost, mask.bytes or 0)
-            yield (execution, priced), Avoidable(kind=MASKED, instead=instead, why=WHY, group="keys")
+            yield (execution, priced), Avoidable(kind=MASKED, instead=instead, group="keys", saves=Saves.GOOD_KERNEL)
 
 
 def _is_of_keys(mask: Tensor) -> bool:

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from ....cost import NOTHING
 from ....torch_prices.avoidable import changes_layout
-from ....workload import Avoidable
+from ....workload import Avoidable, Usual
 from .recorded import PricedExecution, tensors_of
 
 Key = tuple[tuple[int, ...], tuple[int, ...] | None, tuple[int, ...] | None]  # a shape, and the strides of the result and of the source
 REASON = Avoidable(
     kind="layout-copies",
     instead=NOTHING,
-    why="copies tensors from channels last for group or instance norms, and back for convolutions",
     unneeded="layout",
     group="norms",
+    usual=Usual.UNLESS_ASKED,
 )
 
 

@@ -13,8 +13,7 @@ from msgspec import Struct
 from ....cost import NOTHING, Cost
 from ....resource import HBM
 from ....torch_prices import Tensor
-from ....units import percent
-from ....workload import Avoidable
+from ....workload import Avoidable, Facts
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, moved_bytes, tensors_of
 
@@ -128,9 +127,9 @@ def _avoidable(priced: PricedOp, padded: Padded, share: float) -> Avoidable:
     long = padded.shape[padded.axis]
     amounts = {resource: amount * share for resource, amount in (priced.priced.cost or NOTHING).amounts if resource != HBM}
     amounts[HBM] = _moved(priced, padded)
-    where = f" in {padded.location.rpartition('/')[2]}" if padded.location else ""
-    why = f"works on tensors that were padded{where}, from {padded.filled:,} to {long:,} ({percent(padded.needed)} is data)"
-    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS if priced.priced.category in _MULTIPLY else "")
+    facts = Facts(where=padded.location.rpartition("/")[2], filled=padded.filled, padded=long, share=padded.needed)
+    unneeded = CLASS if priced.priced.category in _MULTIPLY else ""
+    return Avoidable(kind=KIND, instead=Cost.of(amounts), cause="tensors", facts=facts, unneeded=unneeded)
 
 
 def _moved(priced: PricedOp, padded: Padded) -> float:

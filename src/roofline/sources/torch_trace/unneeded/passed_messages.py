@@ -28,7 +28,6 @@ BEFORE = 6  # executions in front of a sum among which the gather of its rows is
 LEAST = parse("1 MB", "B")  # of the gathered rows
 COMPILED_SHARE = 0.35  # of the time of a sum in fp32 that a compiled kernel takes, with the gather; numbers of 16 bits are no faster
 FULL = 32  # bits
-WHY = "stores a row for each index, and adds the rows up afterwards"
 
 
 def passed_messages(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidable]]:
@@ -43,9 +42,9 @@ def passed_messages(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoid
             if not same or _multiplies(earlier[1]):  # a matmul of the rows needs them in memory
                 break
             if _gathers(earlier[1], rows):
-                yield earlier, Avoidable(kind=KIND, instead=NOTHING, why=WHY, group=GROUP)
+                yield earlier, Avoidable(kind=KIND, instead=NOTHING, group=GROUP)
                 if rows.dtype is not None and rows.dtype.bits >= FULL:
-                    yield held, Avoidable(kind=KIND, instead=cost * COMPILED_SHARE, why=WHY, group=GROUP)
+                    yield held, Avoidable(kind=KIND, instead=cost * COMPILED_SHARE, group=GROUP)
                 break
 
 

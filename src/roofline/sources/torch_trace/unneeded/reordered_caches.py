@@ -7,14 +7,26 @@ from collections.abc import Iterator
 from ....cost import NOTHING
 from ....torch_prices import Tensor
 from ....units import parse
-from ....workload import Avoidable
+from ....workload import Avoidable, Usual
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
 
 # The kind, the group, the words, and the class of unneeded work.
-BEAMS = ("layout-copies", "beams", "copies a cache in full to put its rows in another order", "layout")
-PAGES = ("layout-copies", "pages", "gathers the pages of a cache into one piece before attention reads them", "copied")
-SHIFTED = ("missing-donation", "", "shifts a cache in full to append to it", "copied")
+BEAMS = Avoidable(
+    kind="layout-copies",
+    instead=NOTHING,
+    unneeded="layout",
+    group="beams",
+    usual=Usual.UNLESS_ASKED,
+)
+PAGES = Avoidable(
+    kind="layout-copies",
+    instead=NOTHING,
+    unneeded="copied",
+    group="pages",
+    usual=Usual.UNLESS_ASKED,
+)
+SHIFTED = Avoidable(kind="missing-donation", instead=NOTHING, cause="shifted", unneeded="copied", extra=True)
 LEAST = parse("1 MB", "B")  # of what is copied
 AHEAD = 8  # executions from a gather of pages to attention
 ROLL = "aten::roll"
@@ -31,19 +43,14 @@ def reordered_caches(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
             continue
         cache = _reordered(held[1])
         if cache is not None and _size(cache) in read:
-            yield held, _avoidable(SHIFTED if held[1].name == ROLL else BEAMS)
+            yield held, SHIFTED if held[1].name == ROLL else BEAMS
         elif (page := _page(held[1])) and any(
             one.elements % page == 0 and one.elements > page
             for _, priced in recorded.ordered[place + 1 : place + 1 + AHEAD]
             if priced.priced.category == "attention"
             for one in _keys_and_values(priced)
         ):
-            yield held, _avoidable(PAGES)
-
-
-def _avoidable(words: tuple[str, str, str, str]) -> Avoidable:
-    kind, group, why, unneeded = words
-    return Avoidable(kind=kind, instead=NOTHING, why=why, unneeded=unneeded, group=group)
+            yield held, PAGES
 
 
 def _size(one: Tensor) -> Size:

@@ -41,10 +41,10 @@ def second_passes(products: Sequence[PricedExecution], graded: Sequence[bool]) -
 
 def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
     """The reason for ops of a pass that runs again, called from the line ``caller``."""
-    which = "the backward pass of the same ops a second time" if backward else "a forward pass a second time, without gradients"
-    why = f"runs {which}{f', called from {caller}' if caller else ''}"
-    group = "gradients" if backward else ""
-    return Avoidable(kind="duplicated-work", instead=NOTHING, why=why, unneeded="duplicated", group=group)
+    group, cause = ("gradients", "") if backward else ("", "pass")
+    return Avoidable(
+        kind="duplicated-work", instead=NOTHING, cause=cause, facts={"caller": caller}, unneeded="duplicated", group=group, extra=True
+    )
 
 
 def _key(held: PricedExecution) -> Key:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from ....cost import Cost
 from ....resource import HBM
 from ....torch_prices import Tensor
-from ....workload import Avoidable
+from ....workload import Avoidable, Facts
 from .recorded import PricedExecution, Recorded, all_tensors, moved_bytes, tensors_of
 
 KIND, CLASS = "unused-results", "unused"
@@ -36,16 +36,17 @@ def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
         if not 0 < kept <= MOST_KEPT * rows.shape[-1]:
             continue
         read = min(float(rows.bytes or 0), moved_bytes(priced))
-        why = f"sorts rows of {rows.shape[-1]:,} elements, of which it {'picks' if picked else 'uses'} {kept:,}"
-        yield held, _avoidable(held, read, why, group)
+        cause, facts = "picked" if picked else "", Facts(row=rows.shape[-1], used=kept)
+        yield held, _avoidable(held, read, cause, facts, group)
         for each in between:
-            yield each, _avoidable(each, moved_bytes(each[1]) * kept / rows.shape[-1], why, group)
+            yield each, _avoidable(each, moved_bytes(each[1]) * kept / rows.shape[-1], cause, facts, group)
 
 
-def _avoidable(held: PricedExecution, moved: float, why: str, group: str) -> Avoidable:
+def _avoidable(held: PricedExecution, moved: float, cause: str, facts: Facts, group: str) -> Avoidable:
     cost = held[1].priced.cost or Cost.of({})
     amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
-    return Avoidable(kind=KIND, instead=Cost.of({**amounts, HBM: moved}), why=why, unneeded=CLASS, group=group)
+    instead = Cost.of({**amounts, HBM: moved})
+    return Avoidable(kind=KIND, instead=instead, cause=cause, facts=facts, unneeded=CLASS, group=group)
 
 
 def _picked(rows: Tensor, after: Sequence[PricedExecution]) -> tuple[int, list[PricedExecution]]:

@@ -8,12 +8,11 @@ and 42 µs in evaluation mode; steps took 18.7 ms and 11.5 ms (predicted: 6.2 ms
 from collections.abc import Iterator
 
 from ....torch_prices import Tensor
-from ....workload import Avoidable
+from ....workload import Avoidable, Saves
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded
 
 KIND, GROUP = "unused-results", "statistics"
-WHY = "computes the mean and variance of each batch in batch norms, as in training, but no gradients"
 _MEAN, _TRAINING = 3, 5  # the places of these arguments of a batch norm: the stored mean, and whether to compute another
 
 
@@ -25,7 +24,7 @@ def unused_statistics(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avo
         return
     for held in recorded.ordered:
         if (cost := held[1].priced.cost) is not None and _trains(held[1]):
-            yield held, Avoidable(kind=KIND, instead=cost, why=WHY, group=GROUP)
+            yield held, Avoidable(kind=KIND, instead=cost, group=GROUP, saves=Saves.GOOD_NORM)
 
 
 def _trains(priced: PricedOp) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from ....cost import NOTHING, Cost
 from ....resource import HBM
 from ....torch_prices import Tensor
-from ....units import parse, plain
+from ....units import parse
 from ....workload import Avoidable
 from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, tensors_of
@@ -46,8 +46,7 @@ def unfolded_patches(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
         mine = _handled(held[1], found) if multiplied else None
         if mine is None or mine.elements not in multiplied:
             continue
-        why = f"stores each element of an image {plain(mine.times, 2)} times, in patches for a matmul"
-        yield held, Avoidable(kind=KIND, instead=_by_convolution(held[1], mine), why=why, group=GROUP)
+        yield held, Avoidable(kind=KIND, instead=_by_convolution(held[1], mine), facts={"times": mine.times}, group=GROUP)
 
 
 def _patches(priced: PricedOp) -> Patches | None:

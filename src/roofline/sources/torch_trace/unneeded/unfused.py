@@ -26,11 +26,6 @@ KIND = "unfused-chain"
 LINKED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
 SIZE_KEEPING = LINKED - {"reduction", "loss"}  # their results are as large as their inputs
 OPTIMIZER, LOSS = "optimizer", "loss"
-WHY = {
-    "": "runs elementwise operators one by one, each reading and writing memory",
-    OPTIMIZER: "runs the optimizer as many separate operators, each over all parameters",
-    LOSS: "computes its loss with operators that each read and write the logits in memory",
-}
 LOG_SOFTMAX = "log_softmax"  # in the names of the operator and its gradient
 JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
 # Their results are as large as their inputs. A Swin layer rolls its images before and after attention, in both directions: of 20.6 ms per
@@ -232,4 +227,4 @@ def unfused(priced: PricedOp, spared: Spared) -> tuple[Avoidable, ...]:
     moved = float(cost.known(HBM))
     less = spared.bytes * (moved / (moved + _read_again(priced)) if moved else 1.0)
     instead = Cost(Cost.of({**amounts, HBM: max(0.0, moved - less)}).amounts)
-    return (Avoidable(kind=KIND, instead=instead, why=WHY[spared.group], group=spared.group),)
+    return (Avoidable(kind=KIND, instead=instead, cause="" if spared.group else "operators", group=spared.group),)

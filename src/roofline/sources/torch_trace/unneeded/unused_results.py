@@ -15,7 +15,6 @@ from ..pricing import PricedOp
 from .recorded import PricedExecution, Recorded, all_tensors
 
 KIND, CLASS = "unused-results", "unused"
-WHY = "computes results that neither the loss nor another op uses"
 _MULTIPLY = frozenset(("matmul", "convolution", "attention"))
 
 
@@ -26,7 +25,7 @@ def unused_results(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoida
         context = held[0].context
         if held[0].op != NONE and not (context.backward or context.optimizer):
             steps.setdefault(held[0].mark, []).append((held, recorded.sequence(held[0])))
-    reason = Avoidable(kind=KIND, instead=NOTHING, why=WHY, unneeded=CLASS)
+    reason = Avoidable(kind=KIND, instead=NOTHING, cause="never", unneeded=CLASS)
     for mine in steps.values():
         if not any(number in recorded.differentiated for _, number in mine if number != NONE):
             continue

@@ -96,5 +96,7 @@ def _avoidable(priced: PricedOp, made: Made, used: int) -> Avoidable:
     amounts = {resource: amount * share for resource, amount in cost.amounts if resource != HBM}
     moved = moved_bytes(priced)
     amounts[HBM] = max(moved * share, min(made.weights, moved))
-    why = f"computes {made.rows:,} rows, of which it uses {used:,}"
-    return Avoidable(kind=KIND, instead=Cost.of(amounts), why=why, unneeded=CLASS, group=str(made.columns), factor=1 / share)
+    facts = {"rows": made.rows, "used": used}
+    return Avoidable(
+        kind=KIND, instead=Cost.of(amounts), cause="rows", facts=facts, unneeded=CLASS, group=str(made.columns), factor=1 / share
+    )

@@ -27,14 +27,12 @@ NARROW_BITS, WIDE, NORM = 16, "fp32", "normalisation"
 OF_WEIGHTS = Avoidable(
     kind="wide-format",
     instead=NOTHING,
-    why="casts fp32 weights to a narrow format again in every step, as autocast does",
     unneeded="wide",
     group="casts",
 )
 OF_OPERANDS = Avoidable(
     kind="wide-format",
     instead=NOTHING,
-    why="casts inputs of matmuls and norms between fp32 and a narrow format, as autocast does",
     unneeded="wide",
     group="operands",
 )

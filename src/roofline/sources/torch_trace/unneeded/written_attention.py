@@ -16,7 +16,6 @@ KIND, MASKED = "stored-attention", "masked-attention"
 NEAR = 12  # executions between a softmax and its products
 _SOFTMAX = re.compile(r"(?<!log)(?:_|::)(?:safe_|masked_)?softmax(?!_backward)")
 _PRODUCT, TRIANGLES = "matmul", ("aten::triu", "aten::tril", "aten::triu_", "aten::tril_")
-WHY_MASKED = "computes scores that the causal mask removes"
 
 
 class Scores(Struct, frozen=True):
@@ -86,13 +85,12 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
     cost = priced.priced.cost
     if cost is None:
         return
-    why = f"moves the {scores.queries}×{scores.keys} attention scores through memory"
     mine = [one for one in tensors_of(priced) if scores.is_like(one)]
     others = [one for one in tensors_of(priced) if not scores.is_like(one)]
     if priced.priced.category != _PRODUCT:
         if mine:
             amounts = {**dict(cost.amounts), HBM: sum(one.bytes or 0 for one in others)}
-            yield Avoidable(kind=KIND, instead=Cost.of(amounts), why=why)
+            yield Avoidable(kind=KIND, instead=Cost.of(amounts))
         return
     if not _result(priced):
         return
@@ -103,5 +101,5 @@ def _spared(priced: PricedOp, scores: Scores) -> Iterator[Avoidable]:
         return
     if scores.is_causal:
         cost = Cost.of({resource: amount / 2 if resource.unit == "matrix" else amount for resource, amount in cost.amounts})
-        yield Avoidable(kind=MASKED, instead=cost, why=WHY_MASKED, unneeded="masked")
-    yield Avoidable(kind=KIND, instead=less_traffic(cost, stored), why=why)
+        yield Avoidable(kind=MASKED, instead=cost, unneeded="masked")
+    yield Avoidable(kind=KIND, instead=less_traffic(cost, stored))

@@ -15,8 +15,6 @@ from ..pricing import PricedOp
 from .frozen_gradients import Shape, Spared, makes_gradient, updated_shapes
 from .recorded import PricedExecution, Recorded, tensors_of
 
-WHY = "computes gradients that are zeroed before an optimizer uses them"
-
 
 class Part(Struct):
     """A backward pass, or several, and the updates that follow. ``accumulated`` has the shape of each gradient and the op that stored it,
@@ -50,7 +48,7 @@ def zeroed_gradients(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoi
         for held in part.backward:
             is_after = last is not None and held[0].op > last
             spared.add(held, 0.0 if not dropped else 1.0 if is_after else _share(held[1], dropped))
-    yield from spared.reasons(WHY)
+    yield from spared.reasons("zeroed")
 
 
 def _parts(recorded: Recorded) -> list[Part]:
