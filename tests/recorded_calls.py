@@ -18,7 +18,7 @@ from roofline.torch.recorder import Seen
 from roofline.torch_prices import Call, Tensor
 
 FOLDER = Path(__file__).parent / "data" / "recorded_calls"
-BF16, INT64 = "bfloat16", "int64"
+BF16, FP32, INT64 = "bfloat16", "float32", "int64"
 Shape = tuple[int, ...]
 
 
@@ -147,6 +147,18 @@ PROGRAMS: Mapping[str, Program] = {
     "largest_of_rows": Program(lambda t, x, w: (x @ w).amax(0), _of(4096, 1024), _of(1024, 2048)),
     "centred_rows": Program(lambda t, x, w: (y := x @ w) - y.mean(-1, keepdim=True), _of(4096, 1024), _of(1024, 2048)),
     "floor_of_scaled": Program(lambda t, x, w: t.div(x @ w, 2, rounding_mode="floor").sum(0), _of(4096, 1024), _of(1024, 2048)),
+    # Inverses.
+    "inverse_of_columns": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(64, 128, 128, number=FP32), _of(64, 128, 4, number=FP32)),
+    "inverse_of_vector": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(512, 512, number=FP32), _of(512, number=FP32)),
+    "solved_for_identity": Program(
+        lambda t, a, b: t.linalg.solve(a, t.eye(512, device="meta")) @ b, _of(512, 512, number=FP32), _of(512, 4, number=FP32)
+    ),
+    "inverse_of_matrix": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(64, 128, 128, number=FP32), _of(64, 128, 128, number=FP32)),
+    "inverse_returned": Program(lambda t, a, b: ((i := t.linalg.inv(a)) @ b, i), _of(512, 512, number=FP32), _of(512, 4, number=FP32)),
+    "inverse_with_diagonal": Program(
+        lambda t, a, b: (i := t.linalg.inv(a)) @ b + i.diagonal(), _of(512, 512, number=FP32), _of(512, number=FP32)
+    ),
+    "solved_for_matrix": Program(lambda t, a, b, c: t.linalg.solve(a, b) @ c, *[_of(512, 512, number=FP32)] * 2, _of(512, 4, number=FP32)),
     # Factors that were added to weights.
     "merged_factors": Program(
         lambda t, x, w, up, down: x @ (w.detach() + up @ down),

@@ -24,7 +24,7 @@ from roofline.torch_prices import Call, Tensor, price
 
 # Of each program, the kind and group of its findings, and how many calls have them.
 ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), "joined rows", "gathered rows"
-BATCH, MERGED = ("product-order", "batch"), ("product-order", "merged")
+BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 KINDS = (ROWS[0], ORDER[0], OPERAND)
 TOLD = {
@@ -46,6 +46,9 @@ TOLD = {
     "summed_rows_trained": {ORDER: 4},  # and the gradients of both operands
     "summed_columns": {ORDER: 2},
     "summed_batch": {BATCH: 2},
+    "inverse_of_columns": {INVERSE: 1},
+    "inverse_of_vector": {INVERSE: 1},
+    "solved_for_identity": {INVERSE: 1},
     "merged_factors": {MERGED: 3},  # the gradient of the sum, and those of both factors
     "gathered": {(OPERAND, GATHERED): 1},
     "gathered_trained": {(OPERAND, GATHERED): 3},
@@ -73,6 +76,9 @@ BY_SIZE = {
     "repeated_keys_returned": {(OPERAND, STORED): 2},
     "summed_and_returned": {ORDER: 2},
     "summed_beside_product": {ORDER: 2},
+    "solved_for_identity": {},  # nothing tells the size of the identity
+    "inverse_returned": {INVERSE: 1},
+    "inverse_with_diagonal": {INVERSE: 1},
     "merged_factors_and_weights": {MERGED: 3},  # this trace has no accumulated gradients
 }
 

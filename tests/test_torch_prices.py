@@ -12,6 +12,7 @@ from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
 from roofline.formulas import matmul
 from roofline.formulas.network import Network
+from roofline.operation import Product
 from roofline.ops.attention import Attention
 from roofline.resource import HBM, matrix
 from roofline.torch_prices import SCALAR_TYPES, Call, Kernel, Priced, Tensor, forget, has_price, price, register
@@ -735,14 +736,20 @@ def test_a_traced_gradient_of_bags_writes_only_the_rows_that_were_in_them() -> N
     assert traced.known(HBM) == 2 * (16 + 48) + 96
 
 
+def test_a_matrix_times_a_vector_is_a_product_of_one_column() -> None:
+    product = price(Call("aten::mv", args=(Tensor((64, 32), FP32, (1, 64)), Tensor((32,), FP32, (1,))))).operation
+    assert isinstance(product, Product)
+    assert (product.m, product.k, product.n, product.turned) == (64, 32, 1, 1)
+
+
 def test_factorisations_count_as_lapack_does_on_the_matrix_unit() -> None:
     a, b = t(2, 6, 6, of=FP32), t(2, 6, 3, of=FP32)
     # Cholesky: n³/3 + n²/2 + n/6; one triangle of 21 read, the matrix and a status word written.
     factor = cost("aten::linalg_cholesky_ex", a)
     assert factor["matrix/fp32"] == 2 * (72 + 18 + 1)
     assert factor["hbm"] == 2 * (21 + 36 + 1) * 4
-    # LU: 2n³/3 − n²/2 + 5n/6; the inverse from it: 4n³/3 − n² + 5n/3.
-    assert cost("aten::linalg_inv_ex", a).flops == 2 * ((144 - 18 + 5) + (288 - 36 + 10))
+    # LU: 2n³/3 − n²/2 + 5n/6; the inverse is the solution for the identity, by two triangles: 2n² − n for each of its columns.
+    assert cost("aten::linalg_inv_ex", a).flops == 2 * ((144 - 18 + 5) + 6 * (72 - 6))
     # LU and two triangles, of which the lower has no divisions; solution, factor, pivots and a status word are written.
     solved = cost("aten::_linalg_solve_ex", a, b)
     assert solved["matrix/fp32"] == cost("aten::linalg_lu_factor_ex", a)["matrix/fp32"] + 2 * 3 * (2 * 36 - 6)

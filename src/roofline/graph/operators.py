@@ -41,11 +41,13 @@ class Operator(StrEnum):
     TOP_K = "top-k"
     FOURIER = "fourier"
     FACTOR = "factor"  # a factorisation of matrices
-    SOLVE = "solve"  # of triangular systems
+    SOLVE = "solve"  # of linear systems: it takes the matrices, perhaps triangular, and the columns
+    INVERSE = "inverse"  # of matrices
     RANDOM = "random"
     COLLECTIVE = "collective"
     FILL = "fill"  # one value everywhere; it takes no array
     CONSTANT = "constant"  # given numbers; it takes no array
+    IDENTITY = "identity"  # a matrix with ones on its diagonal and zeros elsewhere; it takes no array
     IOTA = "iota"  # the numbers from 0; it takes no array
     CAST = "cast"
     COPY = "copy"

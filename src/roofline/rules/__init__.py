@@ -7,6 +7,7 @@ from ..workload import Avoidable
 from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
+from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
 from .repeated_operand.gathered_rows import gathered_rows
@@ -14,5 +15,5 @@ from .repeated_operand.stored import stored_masks, stored_repeats
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
 # Those for XLA programs too, which have no rule of their own for these faults any more.
-ON_PROGRAMS: tuple[Rule, ...] = (one_hot_products, diagonal_products, running_sums, compared_bins, costly_orders, summed_products)
+ON_PROGRAMS: tuple[Rule, ...] = (one_hot_products, diagonal_products, running_sums, compared_bins, costly_orders, inverses, summed_products)
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows, stored_repeats, stored_masks)

@@ -107,8 +107,8 @@ def _order(tensor: Tensor) -> tuple[int, ...] | None:
 
 
 def _wide(priced: Priced) -> Avoidable | None:
-    """A product in fp32 or fp64, at the rate of a narrower format."""
-    if priced.cost is None:
+    """A product in fp32 or fp64, at the rate of a narrower format; factorisations and solves have no narrower one."""
+    if priced.cost is None or priced.category == "linear algebra":
         return None
     for wide, narrow in NARROWER.items():
         unit = matrix(wide)

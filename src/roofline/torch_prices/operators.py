@@ -9,8 +9,21 @@ from msgspec.structs import replace
 from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Params, Sizes
 from .call import Tensor
 
-FIRST_FACTOR = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::_addmm_activation": 1}
-_AFTER = {"aten::addmm": Operator.ADD, "aten::baddbmm": Operator.ADD, "aten::_addmm_activation": Operator.OTHER}
+FIRST_FACTOR = {
+    "aten::mm": 0,
+    "aten::bmm": 0,
+    "aten::addmm": 1,
+    "aten::baddbmm": 1,
+    "aten::_addmm_activation": 1,
+    "aten::mv": 0,
+    "aten::addmv": 1,
+}
+_AFTER = {
+    "aten::addmm": Operator.ADD,
+    "aten::baddbmm": Operator.ADD,
+    "aten::_addmm_activation": Operator.OTHER,
+    "aten::addmv": Operator.ADD,
+}
 _AXIS = {"aten::index_select": 1, "aten::scatter": 1, "aten::scatter_": 1}  # the place of the argument that is the axis
 _NAMES = {
     Operator.GATHER: "index index_select",
@@ -23,6 +36,9 @@ _NAMES = {
     Operator.NEGATE: "neg neg_",
     Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_",
     Operator.IOTA: "arange",
+    Operator.IDENTITY: "eye",
+    Operator.INVERSE: "linalg_inv_ex",
+    Operator.SOLVE: "_linalg_solve_ex linalg_solve_triangular",
     Operator.TRIANGLE: "tril triu tril_ triu_",
     Operator.COPY: "copy_ _to_copy clone contiguous",
 }
@@ -85,7 +101,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _reduction(name, args, tensors)
     operator = _OPERATORS.get(name, Operator.OTHER)
     source = 1 if name == "aten::copy_" else 0
-    if operator in (Operator.FILL, Operator.IOTA):
+    if operator in (Operator.FILL, Operator.IOTA, Operator.IDENTITY):
         return Meaning(operator, ())
     if len(tensors) <= (source if operator == Operator.COPY else 0):  # traces may leave arguments out
         return Meaning(Operator.OTHER, ())
@@ -117,16 +133,17 @@ def _axis(name: str, args: Sequence[Any]) -> int | None:
 
 
 def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Meaning:
-    """A product of the tensor at a place and the next one; the others are added to it."""
+    """A product of the tensor at a place and the next one, which may be a vector; the others are added to it."""
     everything = tuple(range(len(tensors)))
     factors = tensors[place : place + 2]
-    if len(factors) < 2 or min(len(factor.shape) for factor in factors) < 2:
+    if len(factors) < 2 or len(factors[0].shape) < 2 or not factors[1].shape:
         return Meaning(Operator.OTHER, everything)
     left, right = factors
-    batch = left.elements // max(left.shape[-2] * left.shape[-1], 1)
     outer, other = (tuple(range(len(factor.shape) - 2)) for factor in factors)
-    axes = (Factor(outer, (len(outer) + 1,), (len(outer),)), Factor(other, (len(other),), (len(other) + 1,)))
-    sizes = Sizes(batch, left.shape[-2], left.shape[-1], right.shape[-1], *axes)
+    ours = Factor(outer, (len(outer) + 1,), (len(outer),))
+    theirs = Factor(other, (len(other),), (len(other) + 1,) if len(right.shape) > 1 else ())
+    batch, columns = left.elements // max(left.shape[-2] * left.shape[-1], 1), right.shape[-1] if len(right.shape) > 1 else 1
+    sizes = Sizes(batch, left.shape[-2], left.shape[-1], columns, ours, theirs)
     others = tuple(other for other in everything if other not in (place, place + 1))
     return Meaning(Operator.DOT, (place, place + 1, *(others if then is not None else ())), sizes, then)
 

@@ -67,8 +67,8 @@ def _by_sizes(a: Tensor, b: Tensor, out: Tensor, sizes: Sizes, number: DType) ->
 
 
 def _apart(one: Tensor, axis: int) -> bool:
-    """Whether the elements along an axis are not contiguous."""
-    return one.strides is not None and len(one.strides) == len(one.shape) and one.strides[axis] != 1
+    """Whether the elements along an axis are not contiguous; a vector has no second axis."""
+    return one.strides is not None and -axis <= len(one.strides) == len(one.shape) and one.strides[axis] != 1
 
 
 def two_matrices(call: Call, first: int = 0, rank: int = 2) -> tuple[Tensor, Tensor, Sizes, tuple[int, ...]]:

@@ -92,6 +92,8 @@ def is_diagonal(graph: Graph, array: int) -> bool:
     node = graph.maker.get(graph.origin(array))
     if node is None:
         return False
+    if node.operator == Operator.IDENTITY:
+        return True
     if node.operator == Operator.SELECT:
         return graph.value(node.takes[2]) == 0 and is_diagonal(graph, node.takes[0])
     if node.operator == Operator.MULTIPLY:

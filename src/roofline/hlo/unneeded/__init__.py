@@ -33,7 +33,6 @@ from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
 from .gathered_blocks import gathered_blocks
-from .inverses import inverses
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
@@ -122,7 +121,6 @@ RULES: tuple[Rule, ...] = (
     odd_sizes,
     odd_transforms,
     repeated_rows,
-    inverses,
     repeated_operands,
     stored_repeats,
     padded_tiles,

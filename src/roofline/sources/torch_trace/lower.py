@@ -250,13 +250,15 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     first = tensors[0]
     if isinstance(means.params, Sizes):
         left, right = (tensors[index] for index in means.takes[:2])
-        return Tensor((*left.shape[:-1], right.shape[-1]), left.dtype)
+        return Tensor((*left.shape[:-1], *right.shape[1:][-1:]), left.dtype)
     if means.operator == Operator.CAST and means.takes == (0,):
         return Tensor(first.shape, Call(priced.name, args=priced.args).format(1))
     if means.operator == Operator.REDUCE:
         return _reduced(first, means, priced.args)
     if means.operator in _LIKE_FIRST:
         return Tensor(first.shape, first.dtype)
+    if means.operator in (Operator.INVERSE, Operator.SOLVE):
+        return tensors[min(1, len(tensors) - 1)]  # as large as the columns, or as the matrix
     if means.operator == Operator.EQUAL:
         return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
     if means.operator == Operator.GATHER:
