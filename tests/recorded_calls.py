@@ -96,6 +96,12 @@ def _rows(torch: Any, q: Any, k: Any, v: Any) -> Any:
     return torch.softmax(scores, -1) @ v, scores
 
 
+def _layers(torch: Any, x: Any, *weights: Any) -> Any:
+    for weight in weights:
+        x = torch.tanh(x @ weight)
+    return x
+
+
 QKV = (_of(16, 4096, 64),) * 3
 PROGRAMS: Mapping[str, Program] = {
     # Two unrelated things whose sizes coincide.
@@ -147,6 +153,18 @@ PROGRAMS: Mapping[str, Program] = {
     "largest_of_rows": Program(lambda t, x, w: (x @ w).amax(0), _of(4096, 1024), _of(1024, 2048)),
     "centred_rows": Program(lambda t, x, w: (y := x @ w) - y.mean(-1, keepdim=True), _of(4096, 1024), _of(1024, 2048)),
     "floor_of_scaled": Program(lambda t, x, w: t.div(x @ w, 2, rounding_mode="floor").sum(0), _of(4096, 1024), _of(1024, 2048)),
+    # Few rows.
+    "few_rows": Program(lambda t, x, w: t.relu(x @ w), _of(4, 4096), _of(4096, 4096)),
+    "few_rows_trained": Program(lambda t, x, w: t.relu(x @ w), _of(4, 4096), _of(4096, 4096), backward=True),
+    "few_rows_of_cast_weights": Program(lambda t, x, w: x @ w.to(x.dtype), _of(4, 4096), _of(4096, 4096, number=FP32)),
+    "vector": Program(lambda t, x, w: w @ x, _of(4096), _of(4096, 4096)),
+    "many_rows": Program(lambda t, x, w: x @ w, _of(512, 4096), _of(4096, 4096)),
+    "last_of_many_rows": Program(lambda t, x, v, w: (x @ v)[-1:] @ w, _of(2048, 4096), _of(4096, 4096), _of(4096, 4096)),
+    "few_rows_of_a_result": Program(lambda t, x, a: x @ t.relu(a), _of(4, 4096), _of(4096, 4096)),
+    # Products that run one by one.
+    "ensemble": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 8),
+    "ensemble_of_few": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 7),
+    "layers_in_a_row": Program(_layers, _of(512, 512), *[_of(512, 512)] * 8),
     # Inverses.
     "inverse_of_columns": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(64, 128, 128, number=FP32), _of(64, 128, 4, number=FP32)),
     "inverse_of_vector": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(512, 512, number=FP32), _of(512, number=FP32)),

@@ -25,8 +25,9 @@ from roofline.torch_prices import Call, Tensor, price
 # Of each program, the kind and group of its findings, and how many calls have them.
 ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), "joined rows", "gathered rows"
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
+FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
-KINDS = (ROWS[0], ORDER[0], OPERAND)
+KINDS = (ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -46,6 +47,11 @@ TOLD = {
     "summed_rows_trained": {ORDER: 4},  # and the gradients of both operands
     "summed_columns": {ORDER: 2},
     "summed_batch": {BATCH: 2},
+    "few_rows": {FEW_ROWS: 1},
+    "few_rows_trained": {FEW_ROWS: 2},  # and the gradient of the rows
+    "few_rows_of_cast_weights": {FEW_ROWS: 2},  # and the cast
+    "vector": {FEW_ROWS: 1},
+    "ensemble": {ONE_BY_ONE: 8},
     "inverse_of_columns": {INVERSE: 1},
     "inverse_of_vector": {INVERSE: 1},
     "solved_for_identity": {INVERSE: 1},
@@ -76,6 +82,8 @@ BY_SIZE = {
     "repeated_keys_returned": {(OPERAND, STORED): 2},
     "summed_and_returned": {ORDER: 2},
     "summed_beside_product": {ORDER: 2},
+    "few_rows_trained": {FEW_ROWS: 1},  # those of the second product may be the gradient that was made before
+    "ensemble": {},  # edges that are not sure do not tell that a product needs no other
     "solved_for_identity": {},  # nothing tells the size of the identity
     "inverse_returned": {INVERSE: 1},
     "inverse_with_diagonal": {INVERSE: 1},

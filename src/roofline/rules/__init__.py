@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 
 from ..graph import Graph
 from ..workload import Avoidable
+from .low_batch.few_rows import low_batches
+from .low_batch.one_by_one import parallel_products
 from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
@@ -15,5 +17,15 @@ from .repeated_operand.stored import stored_masks, stored_repeats
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
 # Those for XLA programs too, which have no rule of their own for these faults any more.
-ON_PROGRAMS: tuple[Rule, ...] = (one_hot_products, diagonal_products, running_sums, compared_bins, costly_orders, inverses, summed_products)
+ON_PROGRAMS: tuple[Rule, ...] = (
+    one_hot_products,
+    diagonal_products,
+    running_sums,
+    compared_bins,
+    costly_orders,
+    inverses,
+    summed_products,
+    low_batches,
+    parallel_products,
+)
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows, stored_repeats, stored_masks)

@@ -78,11 +78,13 @@ class _Lowering:
             for array in node.takes:
                 users.setdefault(array, []).append(place)
         for place, product in enumerate(graph.nodes):
-            at = _sum_of(graph, users, product) if product.operator == Operator.DOT and product.sizes.batch > 1 else None
-            if at is None or not self._are_one_operation(product, graph.nodes[at]):
+            if product.operator != Operator.DOT or product.sizes.batch == 1:
                 continue
-            total, sizes = graph.nodes[at], product.sizes
-            parts = _parts(graph, total, len(sizes.left.batch))
+            totals = _sums_of(graph, users, product.gives[0])
+            axes = {_parts(graph, graph.nodes[at], len(product.sizes.left.batch)) for at in totals or ()}
+            if totals is None or len(axes) != 1 or not all(self._are_one_operation(product, graph.nodes[at]) for at in totals):
+                continue
+            (parts,), sizes = axes, product.sizes
             if not parts:
                 continue
             count = prod(graph.arrays[product.gives[0]].shape[axis] for axis in parts)
@@ -90,7 +92,8 @@ class _Lowering:
             whole = replace(sizes, batch=sizes.batch // count, depth=sizes.depth * count, left=left, right=right)
             made = graph.array(_without_axes(graph.arrays[product.gives[0]], parts))
             graph.exchange(place, replace(product, params=whole, gives=(made,)))
-            graph.exchange(at, replace(total, operator=Operator.VIEW, takes=(made,), params=None))
+            for at in totals:
+                graph.exchange(at, replace(graph.nodes[at], operator=Operator.VIEW, takes=(made,), params=None))
 
     def _are_one_operation(self, product: Node, total: Node) -> bool:
         names = {self._names.get(product.gives[0], ""), self._names.get(total.gives[0], "")}
@@ -252,17 +255,21 @@ class _Lowering:
         return result
 
 
-def _sum_of(graph: Graph, users: Mapping[int, Sequence[int]], product: Node) -> int | None:
-    """The place of the only use of a product's result, if that is a sum and nothing moves elements before it."""
-    array = product.gives[0]
-    while array not in graph.results and len(using := users.get(array, ())) == 1:
-        user = graph.nodes[using[0]]
+def _sums_of(graph: Graph, users: Mapping[int, Sequence[int]], array: int) -> list[int] | None:
+    """The places of the uses of an array, if all are sums before which nothing moves elements: each kernel after a product may have one."""
+    if array in graph.results:
+        return None
+    places: list[int] = []
+    for place in users.get(array, ()):
+        user = graph.nodes[place]
         if user.operator == Operator.REDUCE and isinstance(user.params, Axes) and user.params.function == Operator.ADD:
-            return using[0]
-        if user.operator not in (Operator.VIEW, Operator.CAST):
+            places.append(place)
+            continue
+        further = _sums_of(graph, users, user.gives[0]) if user.operator in (Operator.VIEW, Operator.CAST) else None
+        if further is None:
             return None
-        array = user.gives[0]
-    return None
+        places += further
+    return places
 
 
 def _parts(graph: Graph, total: Node, batch: int) -> frozenset[int]:

@@ -38,13 +38,12 @@ from .labels import Wording, label, wording
 from .layout import layout_copies
 from .linear_recurrences import linear_recurrences
 from .loop_invariants import loop_invariants
-from .low_batch import is_split, low_batches
+from .loop_states import is_split
 from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
 from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .operations import operation
 from .padded import padding, room_for_groups
-from .parallel_products import parallel_products
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
 from .rebuilt import rebuilt_arrays
@@ -111,12 +110,10 @@ RULES: tuple[Rule, ...] = (
     loop_invariants,
     gathered_blocks,
     layout_copies,
-    low_batches,
     carried_sums,
     linear_recurrences,
     large_windows,
     tiny_products,
-    parallel_products,
     tiny_solves,
     odd_sizes,
     odd_transforms,

@@ -14,9 +14,11 @@ from msgspec import Struct
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM
+from ...rules.low_batch.few_rows import FEW_IN_LOOPS, LOOP
+from ...rules.low_batch.one_by_one import KIND
 from ...workload import Avoidable, Saves
 from .kernels import Kernels, Product, product
-from .low_batch import FEW_IN_LOOPS, KIND, LOOP, Loop
+from .loop_states import Loop
 from .values import LAYOUT, RENAMED, Value
 
 GROUP = "carried"

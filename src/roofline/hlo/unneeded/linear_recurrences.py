@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from ...workload import Avoidable
 from .kernels import Kernels
-from .low_batch import Loop
+from .loop_states import Loop
 from .values import RENAMED, Value, Values
 
 KIND, GROUP = "latency", "linear"  # the work stays the same: only the launches become fewer

@@ -25,7 +25,7 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The products of a costly order and their gradients, with their costs in the other order."""
     told = set[int]()
     for first in sorted(graph.of(Operator.DOT), key=_is_gradient):
-        if first.kernel in told or first.kernel == NO_KERNEL:  # a gradient follows its forward product
+        if first.kernel in told or first.kernel == NO_KERNEL:
             continue
         uses = list(_linear_uses(graph, first, first.gives[0]))
         if not uses or not all(_is_product_of(graph, first, use, array) for use, array in uses):
@@ -34,10 +34,11 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         seconds = [(use, _width(use, array)) for use, array in uses if _is_gradient(first) or not _is_gradient(use)]
         both = made.multiplications + sum(use.sizes.multiplications for use, _ in seconds)
         instead = sum(made.batch * made.depth * width * (made.rows + made.columns) for _, width in seconds)
-        if not 0 < instead <= WORTH * both:
+        rank = _merged_rank(graph, uses)
+        if not 0 < instead <= WORTH * both or (_is_gradient(first) and not rank):  # other gradients follow their forward products
             continue
         group, facts = "", Facts(times=both / instead)
-        if rank := _merged_rank(graph, uses):
+        if rank:
             group, facts = MERGED, Facts(rows=made.rows, columns=made.columns, rank=rank)
         for product in (first, *(use for use, _ in seconds)):
             told.add(product.kernel)

@@ -83,10 +83,9 @@ def _summed_first(graph: Graph, product: Node, total: Total, times: int, side: s
         if gradient.operator == Operator.DOT:
             instead = _fewer(graph.cost(gradient), times)
             yield gradient.kernel, Avoidable(kind=KIND, instead=instead, cause="summed", facts=facts, factor=times)
-    for node in (*total.between, total.node):
-        if node.kernel not in (product.kernel, NO_KERNEL):
-            instead = Cost.of({HBM: graph.cost(node).known(HBM) / times})
-            yield node.kernel, Avoidable(kind=KIND, instead=instead, cause="sum", facts=facts)
+    for kernel in _others(product, total):
+        instead = Cost.of({HBM: graph.kernels[kernel].cost.known(HBM) / times})
+        yield kernel, Avoidable(kind=KIND, instead=instead, cause="sum", facts=facts)
 
 
 def _fewer(cost: Cost, times: int) -> Cost:
@@ -99,7 +98,11 @@ def _batch_in_one(graph: Graph, product: Node, total: Total, times: int) -> Iter
         return
     written = graph.arrays[product.gives[0]].bytes * (1 - 1 / times)
     yield product.kernel, Avoidable(kind=KIND, instead=less_traffic(graph.cost(product), written), group=BATCH)
-    for node in (*total.between, total.node):
-        if node.kernel not in (product.kernel, NO_KERNEL):
-            less = max(graph.cost(node).known(HBM) - (written if node == total.node else 2 * written), 0)
-            yield node.kernel, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), group=BATCH)
+    for kernel in _others(product, total):
+        less = max(graph.kernels[kernel].cost.known(HBM) - (written if kernel == total.node.kernel else 2 * written), 0)
+        yield kernel, Avoidable(kind=KIND, instead=Cost.of({HBM: less}), group=BATCH)
+
+
+def _others(product: Node, total: Total) -> set[int]:
+    """The kernels after a product, up to that of its sum."""
+    return {node.kernel for node in (*total.between, total.node)} - {product.kernel, NO_KERNEL}

@@ -26,7 +26,6 @@ from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
 from .dequantized_weights import dequantized_weights
-from .few_rows import few_rows
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
 from .key_masks import key_masks
@@ -55,7 +54,6 @@ BY_SHAPE: Rules = (
     key_masks,
     unused_rows,
     sorted_parts,
-    few_rows,
     passed_messages,
     padded_tensors,
     dequantized_weights,
