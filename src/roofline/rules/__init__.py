@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ..graph import Graph
 from ..workload import Avoidable
+from .latency.linear_recurrences import linear_recurrences
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
 from .one_hot_product.bins import compared_bins
@@ -26,6 +27,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     inverses,
     summed_products,
     low_batches,
+    linear_recurrences,
     parallel_products,
 )
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows, stored_repeats, stored_masks)

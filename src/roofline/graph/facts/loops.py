@@ -37,6 +37,12 @@ class Iteration(Struct, dict=True):
         arrays = [self.graph.arrays[array] for array in self.region.carried]
         return sum(1 << place for place, array in enumerate(arrays) if not _is_counter(array))
 
+    @property
+    def changing(self) -> list[int]:
+        """The arrays that an iteration hands on in the place of those that it gets, but for counters."""
+        pairs = zip(self.region.carried, self.region.handed_on, strict=True)
+        return [handed_on for carried, handed_on in pairs if not _is_counter(self.graph.arrays[carried])]
+
     def is_free(self, array: int) -> bool:
         """Whether an array does not depend on the results of other iterations."""
         return not self._sources.get(array, 0) & self._changing

@@ -36,7 +36,6 @@ from .gathered_blocks import gathered_blocks
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
-from .linear_recurrences import linear_recurrences
 from .loop_invariants import loop_invariants
 from .loop_states import is_split
 from .number_formats import fp64_kernels, wide_products
@@ -111,7 +110,6 @@ RULES: tuple[Rule, ...] = (
     gathered_blocks,
     layout_copies,
     carried_sums,
-    linear_recurrences,
     large_windows,
     tiny_products,
     tiny_solves,

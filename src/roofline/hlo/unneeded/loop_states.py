@@ -1,4 +1,4 @@
-"""The state of loops that carried sums and recurrences depend on, and products whose depth a compiler split."""
+"""The state of loops that carried sums depend on, and products whose depth a compiler split."""
 
 from msgspec import Struct
 
@@ -37,15 +37,6 @@ class Loop(Struct, frozen=True):
     def repeats(self, weights: Value, rows: Value) -> bool:
         """Whether every iteration reads the same weights, and computes its rows without the results of other iterations."""
         return not self._parts(weights) & self.changing and bool(self._parts(weights)) and not self._parts(rows) & self.changing
-
-    def is_state(self, value: Value) -> bool:
-        """Whether a value is a part of the state as the iteration gets it."""
-        is_part = value.computation is self.body and value.opcode == "get-tuple-element"
-        return is_part and value.instruction.operands[0] == self.body.parameters[0]
-
-    def is_free(self, value: Value) -> bool:
-        """Whether a value does not depend on the results of other iterations."""
-        return not self._parts(value) & self.changing
 
     def is_recurrent(self, found: Product) -> bool:
         """Whether a product depends on the results of other iterations."""

@@ -1,0 +1,1 @@
+"""Work whose kernels are short: fewer and larger ones would do the same."""
