@@ -4,6 +4,7 @@ import base64
 import gzip
 import itertools
 import json
+import operator
 import random
 from collections.abc import Callable
 from functools import cache
@@ -16,6 +17,7 @@ from call_sites import price_at, site
 from roofline.cost import Cost
 from roofline.hlo.ir.module import HloModule, Instruction
 from roofline.hlo.ir.platforms import Platform
+from roofline.hlo.price.mosaic.ranges import implied
 from roofline.hlo.price.types import Price, Site
 from roofline.hlo.read import parse
 from roofline.hlo.read.backend_config import backend_config
@@ -226,6 +228,66 @@ def test_paged_attention_is_bounded_by_its_pages() -> None:
         assert matrix(priced.least) == 0  # sequences may be empty
 
 
+def test_ragged_paged_attention_is_bounded_by_the_sequences_and_pages_of_its_tables() -> None:
+    # 2 blocks of 32 queries x 4 sequences x 4 blocks of 8 of their 30 pages of 16 positions, 2 key heads of 4 query heads each, 128 wide.
+    # A step that stays with its sequence ends the loop over sequences.
+    priced = kernel("paged_ragged")
+    assert priced.least is not None
+    assert (matrix(priced.least), matrix(priced.cost)) == (0, 2 * 4 * 4 * 2 * 2 * (2 * 32 * 4 * 8 * 16 * 128))
+    assert is_upper_bound(priced.notes)
+    pages = 8 * 16 * 2 * 2 * 128 * BF16  # one block of keys and values
+    assert 0 < moved(priced.cost) - (2 * 4 * 4 + 1) * pages < 2**19  # and queries, results and tables
+
+
+LOOP = """
+module {
+  func.func @main(%sizes: memref<8xi32, #tpu.memory_space<smem>>, %out: memref<16x128xf32, #tpu.memory_space<vmem>>)
+      attributes {scalar_prefetch = 1 : i64, scratch_operands = 0 : i64} {
+    %c0 = arith.constant 0 : i32
+    %c1 = arith.constant 1 : i32
+    %zero = arith.constant 0 : index
+    %x = vector.load %out[%zero, %zero] : memref<16x128xf32, #tpu.memory_space<vmem>>, vector<16x128xf32>
+    %end:2 = scf.while (%done = %c0, %place = %c0) : (i32, i32) -> (i32, i32) {
+      %open = arith.cmpi eq, %done, %c0 : i32
+      scf.condition(%open) %done, %place : i32, i32
+    } do {
+    ^bb0(%done: i32, %place: i32):
+      %index = arith.index_cast %place : i32 to index
+      %size = memref.load %sizes[%index] : memref<8xi32, #tpu.memory_space<smem>>
+      %grows = arith.cmpi sle, %size, %c1 : i32
+      %open = arith.cmpi PREDICATE, %size, %c1 : i32
+      %next = arith.addi %place, %c1 : i32
+      %after = arith.select %grows, %next, %place : i32
+      %over = arith.select %open, %done, %c1 : i32
+      %sum = arith.addf %x, %x : vector<16x128xf32>
+      scf.yield %over, %after : i32, i32
+    }
+    return
+  }
+}
+"""
+
+
+def looping(predicate: str) -> Price:
+    code = base64.b64encode(LOOP.replace("PREDICATE", predicate).encode()).decode()
+    config = json.dumps({"custom_call_config": {"body": code}})
+    return price_at(site("f32[16,128]", "s32[8]", "tpu_custom_call", config, platform="tpu"))
+
+
+def test_a_place_that_stays_only_in_the_last_step_bounds_a_loop() -> None:
+    # The loop goes on where the size is less than 1, and then the place grows: at most 8 steps of 16 x 128 additions.
+    assert looping("slt").cost["vector/fp32"] == 8 * 16 * 128
+    # It goes on where the size is not 1: above 1 it stays at its place, and may do so for ever.
+    assert looping("ne").cost.unknown
+
+
+def test_a_comparison_implies_another_of_the_same_numbers_if_no_pair_of_numbers_says_otherwise() -> None:
+    compare = (operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge)
+    for first, other, holds in itertools.product(range(6), range(6), (True, False)):
+        answers = {compare[other](*pair) for pair in itertools.product(range(3), repeat=2) if compare[first](*pair) == holds}
+        assert implied(first, holds, other) == (answers.pop() if len(answers) == 1 else None)
+
+
 def test_a_grouped_product_is_bounded_by_its_tiles() -> None:
     priced, tile = kernel("groups"), 2 * 256 * 512 * 1024
     assert priced.least is not None
@@ -243,6 +305,17 @@ def test_the_compilers_own_kernel_is_read_from_its_text() -> None:
     assert priced.cost["vector/transcendental"] > 16 * 2048 * 2048
 
 
+def test_a_mixture_of_experts_runs_the_compilers_kernels_for_tables_of_tiles_and_for_the_product() -> None:
+    tables, product = map(price_at, kernels("experts"))
+    # 8 sizes of groups give 9 starts, the group and the tile of each of 23 steps, and their number; only the scalar core computes.
+    assert (tables.cost.unknown, tables.cost.amounts) == (frozenset(), ((rl.Resource("hbm"), 4 * (8 + 9 + 23 + 23 + 1)),))
+    assert not is_upper_bound(tables.notes)
+    # 16 tiles of 128 rows; each of 8 groups but the first may share a tile with the one before.
+    tile = 2 * 128 * 512 * 1024
+    assert product.least is not None
+    assert (matrix(product.least), matrix(product.cost)) == (16 * tile, 23 * tile)
+
+
 def test_a_matmul_of_4096_cubed_is_compute_bound_on_a_v5e() -> None:
     path = SHARED / "pallas_mm.hlo.gz"
     if not path.exists():
@@ -255,7 +328,7 @@ def test_a_matmul_of_4096_cubed_is_compute_bound_on_a_v5e() -> None:
 
 def altered(name: str, change: Callable[[bytes], bytes], platform: Platform = "tpu") -> Price:
     """A kernel with other code."""
-    (one,) = kernels(name)
+    one = kernels(name)[0]
     config = json.loads(json.dumps(backend_config(one.instruction)))
     code = change(base64.b64decode(config["custom_call_config"]["body"]))
     config["custom_call_config"]["body"] = base64.b64encode(code).decode()
@@ -282,7 +355,10 @@ def test_code_that_cannot_be_read_falls_back_to_the_estimate_and_then_to_unknown
     assert any("tpu.mutmal" in note for note in unknown.notes)
 
 
-@pytest.mark.parametrize("name", ["tiled", "copies", "groups", "pipeline", "paged_grid", "splash_local", "online_softmax"])
+DAMAGED = ["tiled", "copies", "groups", "pipeline", "paged_grid", "paged_ragged", "splash_local", "online_softmax", "experts"]
+
+
+@pytest.mark.parametrize("name", DAMAGED)
 def test_damaged_code_never_raises(name: str) -> None:
     chance = random.Random(name)
 

@@ -22,6 +22,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jax.experimental.pallas.ops.tpu import flash_attention as flash
 from jax.experimental.pallas.ops.tpu.megablox import gmm
 from jax.experimental.pallas.ops.tpu.paged_attention.paged_attention_kernel import paged_attention
+from jax.experimental.pallas.ops.tpu.ragged_paged_attention import ragged_paged_attention
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
 from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
 from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
@@ -399,6 +400,17 @@ def paged_loop(q, k, v, lengths, pages):
     return paged_attention(q, k, v, lengths, pages, pages_per_compute_block=4, inline_seq_dim=True)
 
 
+@program(array(64, 8, 128), array(256, 16, 4, 128), array(4, dtype=I32), array(4, 30, dtype=I32), array(5, dtype=I32), array(1, dtype=I32))
+def paged_ragged(q, pages, lengths, tables, starts, count):
+    return ragged_paged_attention(q, pages, lengths, tables, starts, count, num_kv_pages_per_block=8, num_queries_per_block=32)
+
+
+@program(array(2048, 512), array(8, 512, 1024), array(8, dtype=I32))
+def experts(x, w, sizes):
+    """No Pallas: the compiler writes two kernels as text, one for the tables of tiles and groups, and a product whose grid they steer."""
+    return lax.ragged_dot(x, w, sizes)
+
+
 @program(array(2048, 512), array(8, 512, 1024), array(8, dtype=I32))
 def groups(x, w, sizes):
     return gmm(x, w, sizes, preferred_element_type=F32, tiling=(256, 256, 256))
@@ -428,7 +440,7 @@ def main(folder, *names):
     tpu_info.get_device_kind, tpu_info.get_num_device_cores = (lambda: "TPU v5 lite"), (lambda: 1)
     for name in names or PROGRAMS:
         function, arrays = PROGRAMS[name]
-        chip = "v6e:2x2" if name == "online_softmax" else "v5e:2x2"
+        chip = {"online_softmax": "v6e:2x2", "experts": "v5p:2x2x1"}.get(name, "v5e:2x2")
         placed = SingleDeviceSharding(devices(chip)[0])
         if name in SHARDED:
             mesh = mesh_of(name)

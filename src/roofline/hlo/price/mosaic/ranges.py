@@ -135,6 +135,7 @@ _NEUTRAL = {"addi": 0, "subi": 0, "muli": 1, "divsi": 1, "divui": 1, "floordivsi
 _MIRRORED = ("addi", "muli")
 # The predicates of arith.cmpi by their numbers: eq, ne, slt, sle, sgt, sge, and the last four without sign.
 _PREDICATES = ("equal", "not_equal", *("less", "less_equal", "greater", "greater_equal") * 2)
+_ORDERS = ("=", "<>", "<", "<=", ">", ">=")  # of the first number to the second, for which a comparison with sign holds
 ARITHMETIC = frozenset(_EXACT)
 
 
@@ -192,3 +193,14 @@ def compared(predicate: int, left: Range, right: Range) -> Range:
     else:
         return unknown(np.broadcast_shapes(left.shape, right.shape), 0, 1, coarse=coarse)
     return bounded(np.asarray(surely, np.int64), np.asarray(possibly, np.int64), coarse=coarse)
+
+
+def implied(predicate: int, holds: bool, other: int) -> bool | None:
+    """What another comparison of the same two numbers gives where one holds, or does not; ``None`` if it may give either."""
+    if predicate == other:
+        return holds
+    if not (0 <= predicate < len(_ORDERS) and 0 <= other < len(_ORDERS)):
+        return None
+    possible = {order for order in "<=>" if (order in _ORDERS[predicate]) == holds}
+    answers = {order in _ORDERS[other] for order in possible}
+    return answers.pop() if len(answers) == 1 else None

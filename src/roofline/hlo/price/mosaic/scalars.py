@@ -3,7 +3,7 @@
 Each is evaluated over the whole grid at once, on demand. What depends on data that the program does not contain is known by bounds only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct, field
@@ -147,18 +147,33 @@ class Scalars(Struct):
         """How long an axis can be for the arrays that it indexes: tables in scalar memory, blocks in VMEM, arrays that are copied in parts.
 
         ``None`` if it indexes none. ``axis`` is the value that counts its steps and ``block`` what each of them runs. An array that every
-        step accesses is the limit, the smallest of several; else the largest of those that some steps access. If each step of another axis
-        has a part of the array to itself, that part is the limit, as it is for the pages of a sequence.
+        step accesses is the limit, the smallest of several; else the largest of those that some steps access, or with an index that is
+        replaced by a constant outside of a limit. If each step of another axis has a part of the array to itself, that part is the limit,
+        as it is for the pages of a sequence.
         """
         always = [limit for access in block.operations if (limit := self._limit(axis, access, 0)) is not None]
         if always:
             return min(always)
         most = 0
         for access in block.everything():
-            most = max(most, self._limit(axis, access, most) or 0)
+            most = max(most, self._limit(axis, access, most, self._wanted) or 0)
         return most or None
 
-    def _limit(self, axis: int, access: Operation, least: int) -> int | None:
+    def _wanted(self, index: int) -> int:
+        """The index that an access would have, were it not replaced by a constant where a comparison of it says so."""
+        operation = self.kernel.definitions[index][0] if index in self.kernel.definitions else None
+        if operation is not None and operation.name in _SAME and operation.operands:
+            return self._wanted(operation.operands[0])
+        if operation is not None and operation.name == "arith.select" and len(operation.operands) == 3:
+            condition, yes, no = operation.operands
+            comparison = self.kernel.definitions[condition][0] if condition in self.kernel.definitions else None
+            if comparison is not None and comparison.name == "arith.cmpi":
+                for kept, replacement in ((yes, no), (no, yes)):
+                    if kept in comparison.operands and self.value(replacement).constant is not None:
+                        return kept
+        return index
+
+    def _limit(self, axis: int, access: Operation, least: int, read: Callable[[int], int] = int) -> int | None:
         """The length of an axis for which an access stays in its array; ``None`` if it does not depend on it, or is below ``least``."""
         place = _ACCESSES.get(access.name)
         if place is None or len(access.operands) <= place:
@@ -170,7 +185,7 @@ class Scalars(Struct):
             part = (1,) * len(array)
         indices = access.operands[place + 1 : place + 1 + len(array)]
         limits = [
-            self.longest(axis, index, size - max(taken, 1) + 1, least)
+            self.longest(axis, read(index), size - max(taken, 1) + 1, least)
             for index, size, taken in zip(indices, array, part, strict=False)
             if size > 0
         ]

@@ -1,9 +1,10 @@
 """The code of a kernel that the TPU compiler writes itself, such as its online softmax: MLIR as text where JAX writes bytecode."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ...ir.malformed import Malformed
 from ...read.mlir import operations as mlir
@@ -32,27 +33,51 @@ class _Builder(Struct):
             raise Misread(f"a value {name} that is not defined")
         return self.numbers[name]
 
-    def block(self, region: mlir.Region) -> Block:
-        arguments = tuple(self.define(name, kind) for name, kind, _ in region.arguments)
+    def block(self, region: mlir.Region, arguments: Sequence[tuple[str, mlir_types.Type]] = ()) -> Block:
+        named = arguments or [(name, kind) for name, kind, _ in region.arguments]
+        defined = tuple(self.define(name, kind) for name, kind in named)
         operations: list[Operation] = []
         for raw, after in zip(region.operations, (*region.operations[1:], None), strict=True):
             if raw.name != "to":  # the type of the result of the operation before
                 operations.append(self.operation(raw, _result_type(after) if after is not None and after.name == "to" else None))
-        return Block(arguments, tuple(operations))
+        return Block(defined, tuple(operations))
 
     def operation(self, raw: mlir.Operation, converted: mlir_types.Type | None) -> Operation:
         if raw.name == "func.func":
             self.numbers = {}
         indices = _NAME.findall(str(raw.attributes.get("[", "")))
         operands = tuple(self.number(name) for name in (*raw.operands, *indices))
-        regions = tuple([(self.block(region),) for region in raw.regions])
-        kind = converted or (raw.result_types[-1] if raw.result_types else mlir_types.Type(""))
-        results = tuple(self.define(name, kind) for name in raw.results)
+        regions = tuple([(self.block(region, () if place else _loop_arguments(raw)),) for place, region in enumerate(raw.regions)])
+        kinds = _result_types(raw, converted)
+        results = tuple(self.define(name, kind) for name, kind in zip(raw.results, kinds, strict=True))
         name = _ENDS.get(raw.name, raw.name).removeprefix(PREFIX)
         made = Operation(name, operands, results, _attributes(raw), regions)
         for place, result in enumerate(results):
             self.definitions[result] = made, place
         return made
+
+
+def _loop_arguments(raw: mlir.Operation) -> list[tuple[str, mlir_types.Type]]:
+    """The names that a loop has for its counter and for what it carries, which the text has before the region."""
+    names = [word for word in raw.words if word.startswith("%")]
+    counters = (raw.types or [mlir_types.parse_type("index")]) if raw.name == "scf.for" else []
+    kinds = [*counters, *(raw.result_types if counters and raw.results else []), *([] if counters else raw.types)]
+    if len(names) > len(kinds):
+        raise Misread(f"{raw.name} with other types than arguments")
+    return list(zip(names, kinds, strict=False))
+
+
+def _result_types(raw: mlir.Operation, converted: mlir_types.Type | None) -> list[mlir_types.Type]:
+    """The types of an operation's results; of loads and comparisons the text has the type of the operand."""
+    if len(raw.result_types) == len(raw.results) > 1:
+        return raw.result_types
+    kind = converted or (raw.result_types[-1] if raw.result_types else mlir_types.Type(""))
+    if raw.name == "memref.load":
+        kind = mlir_types.parse_type(kind.element)
+    elif raw.name in ("arith.cmpi", "arith.cmpf"):
+        flag = mlir_types.parse_type("i1")
+        kind = replace(kind, parts=(flag,)) if kind.parts else flag
+    return [kind] * len(raw.results)
 
 
 def _result_type(conversion: mlir.Operation) -> mlir_types.Type:

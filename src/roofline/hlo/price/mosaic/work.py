@@ -16,7 +16,7 @@ from ...ir.platforms import Platform
 from ..calls.estimates import ICI
 from .code import Block, Kernel, Misread, Operation
 from .operations import arithmetic, number
-from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, joined, known, unknown
+from .ranges import GREATEST, MOST_POINTS, Range, bounded, computed, constant, fitted, implied, joined, known, unknown
 from .scalars import Scalars, steps_of
 
 _MOST_STEPS = 2**12  # of a loop that is run on its numbers to count its steps
@@ -141,7 +141,7 @@ class Walk(Struct):
         inner = list(body.everything())
         most = int(trips.high.max(initial=0))
         if not trips.is_known:
-            trips, most = self._limited(trips, body)
+            trips, most = self._limited(trips, operation)
         if not most:
             self._finish(operation, trips, {})
             return Tally()
@@ -162,9 +162,13 @@ class Walk(Struct):
         self.scalars.shape = outer
         return tally
 
-    def _limited(self, trips: Range, body: Block) -> tuple[Range, int]:
-        """The trips of a loop whose bound is data, limited by the arrays that it accesses along."""
+    def _limited(self, trips: Range, operation: Operation) -> tuple[Range, int]:
+        """The trips of a loop whose bound is data, limited by the arrays that it accesses along its counter or a number it carries."""
+        body = operation.body()
         room = self.scalars.room(body.arguments[0], body)
+        if room is None:
+            growths = [self._growth(argument, after) for argument, after in zip(body.arguments[1:], body.yielded, strict=False)]
+            room = min((limit for limit, _, _ in self._inside(body, body.arguments[1:], operation.operands[3:], growths)), default=None)
         if room is not None:
             trips = bounded(np.minimum(trips.low, room), np.minimum(trips.high, room))
         most = int(trips.high.max(initial=0))
@@ -254,18 +258,57 @@ class Walk(Struct):
 
     def _along_arrays(self, operation: Operation, body: Block) -> Range | None:
         """The steps of a loop for which the numbers that grow by a constant in each stay inside of the arrays that they index."""
-        limits = []
         before = operation.body(0)
         if before.yielded[1:] != before.arguments:  # its condition passes on other numbers
             return None
-        for argument, start, after in zip(body.arguments, operation.operands, body.yielded, strict=False):
-            growth = self._growth(argument, after) if self._is_number(start) else None
-            room = self.scalars.room(argument, body) if growth and growth > 0 else None
+        growths = [self._growth_until_end(operation, place) for place in range(min(len(body.arguments), len(body.yielded)))]
+        limits = list(self._inside(body, body.arguments, operation.operands, growths))
+        for _, argument, numbers in limits:
+            self.scalars.values[argument] = numbers
+        most = min((limit for limit, _, _ in limits), default=GREATEST)
+        return unknown((), 0, most) if most <= _MOST_AXIS else None
+
+    def _inside(
+        self, body: Block, arguments: Sequence[int], starts: Sequence[int], growths: Sequence[int | None]
+    ) -> Iterator[tuple[int, int, Range]]:
+        """For each number of a loop that grows along an array: the steps for which it stays inside, the number, and its bounds in them."""
+        for argument, start, growth in zip(arguments, starts, growths, strict=False):
+            room = self.scalars.room(argument, body) if growth and growth > 0 and self._is_number(start) else None
             if growth and room is not None:
-                least = int(self.scalars.value(start).low.min(initial=GREATEST))
-                limits.append(max(0, -(-(room - least) // growth)))
-                self.scalars.values[argument] = unknown((), least, max(least, room - 1))
-        return unknown((), 0, min(limits)) if limits and min(limits) <= _MOST_AXIS else None
+                first = self.scalars.value(start)
+                least = int(first.low.min(initial=GREATEST))
+                least = least if first.is_known else max(least, 0)  # as an index of an array
+                yield max(0, -(-(room - least) // growth)), argument, unknown((), least, max(least, room - 1))
+
+    def _growth_until_end(self, operation: Operation, place: int) -> int | None:
+        """By how much a number of a loop with a condition grows in each step, except in one that ends the loop."""
+        body = operation.body(1)
+        argument, after = body.arguments[place], body.yielded[place]
+        growth, definition = self._growth(argument, after), self.kernel.definitions.get(after)
+        if growth is not None or definition is None or definition[0].name != "arith.select":
+            return growth
+        condition, yes, no = definition[0].operands
+        for holds, stays, grows in ((True, yes, no), (False, no, yes)):
+            if stays == argument and self._ends(operation, condition, holds):
+                return self._growth(argument, grows)
+        return None
+
+    def _ends(self, operation: Operation, flag: int, holds: bool) -> bool:
+        """Whether a step in which a flag holds, or does not, is the last of a loop with a condition."""
+        before, body = operation.body(0), operation.body(1)
+        fixed, flags = self.scalars.fixed, {flag: constant(int(holds))}
+        definition = self.kernel.definitions.get(flag)
+        if definition is not None and definition[0].name == "arith.cmpi":
+            for comparison in body.operations:
+                if comparison.name == "arith.cmpi" and comparison.operands == definition[0].operands:
+                    follows = implied(definition[0].number("predicate") or 0, holds, comparison.number("predicate") or 0)
+                    flags |= dict.fromkeys(comparison.results, constant(int(follows))) if follows is not None else {}
+        step = self.scalars.trial({**fixed, **flags})
+        after = {
+            argument: step.value(value) for argument, value in zip(before.arguments, body.yielded, strict=False) if self._is_number(value)
+        }
+        goes_on = self.scalars.trial({**fixed, **after}).value(before.yielded[0])
+        return not goes_on.high.any()
 
     def _counted(self, operation: Operation, before: Block, body: Block) -> Range | None:
         condition = before.operations[-1] if before.operations else None

@@ -218,6 +218,9 @@ class OperationReader:
             operation.words.append(self.expect(_SYMBOL, "a symbol")[0])
         elif mark == '"':
             operation.words.append(unescape(self.expect(_STRING, "a string")[0][1:-1]))
+        elif text.startswith("->", self.at):
+            self.at += 2
+            operation.result_types = self.types()
         elif mark == "{":
             if not _DICTIONARY.match(text, self.at):
                 operation.regions.append(self.region(depth + 1))
@@ -241,8 +244,8 @@ class OperationReader:
         """An operand of a pretty operation; -1 if its parenthesis is closed too."""
         match = self.expect(_SSA, "a value")
         after = skip(self.text, self.at)
-        if operation.name.endswith(".while") and self.text[after : after + 1] == "=":
-            # while(%iterArg = %start): the name inside the loop, then its initial value.
+        if operation.name.endswith((".while", ".for")) and self.text[after : after + 1] == "=":
+            # while(%iterArg = %start), for %i = %first to %last iter_args(%iterArg = %start): the name inside, then its first value.
             self.at = after + 1
             self.skip()
             operation.words.append(match[0])
@@ -280,9 +283,9 @@ class OperationReader:
             self.at = after + 2
             operation.result_types = self.types()
         elif len(operation.results) > 1:
-            operation.result_types = operation.types[: len(operation.results)]
+            operation.result_types = operation.result_types or operation.types[: len(operation.results)]
         else:
-            operation.result_types = operation.types[-1:]
+            operation.result_types = operation.result_types or operation.types[-1:]
 
     def types(self) -> list[Type]:
         """``(A, B)`` or ``A, B``"""
@@ -303,11 +306,15 @@ class OperationReader:
         return parse_type(self.text[start : self.at])
 
     def tail(self, operation: Operation, depth: int) -> None:
-        """Regions after the types: a reduce's reducer, the condition and body of a while."""
+        """Regions after the types: a reduce's reducer, the condition and body of a while, the body of a loop with a counter."""
         while True:
             after = skip(self.text, self.at)
-            if self.text[after : after + 1] == "{" and "\n" not in self.text[self.at : after] and _DICTIONARY.match(self.text, after):
-                self.attributes(operation, after)
+            if self.text[after : after + 1] == "{" and "\n" not in self.text[self.at : after]:
+                if _DICTIONARY.match(self.text, after):
+                    self.attributes(operation, after)
+                else:
+                    self.at = after
+                    operation.regions.append(self.region(depth + 1))
                 continue
             word = _WORD.match(self.text, after)
             if word is None or word[0] not in ("reducer", "cond", "do", "attributes") or operation.name.endswith("return"):
