@@ -190,6 +190,35 @@ ENTRY %main (a: {array.partition("{")[0]}) -> {array.partition("{")[0]} {{
     assert _avoidable(program) == kinds
 
 
+LOGITS = """HloModule jit_loss, is_scheduled=true
+
+%product (x: bf16[512,256], w: bf16[256,4096]) -> (f32[512,4096], bf16[512,4096]) {
+  %x = bf16[512,256]{1,0} parameter(0)
+  %w = bf16[256,4096]{1,0} parameter(1)
+  %logits = bf16[512,4096]{1,0} convolution(%x, %w), dim_labels=bf_io->bf
+  %wide = f32[512,4096]{1,0} convert(%logits)
+  ROOT %both = (f32[512,4096]{1,0}, bf16[512,4096]{1,0}) tuple(%wide, %logits)
+}
+
+ENTRY %main (x: bf16[512,256], w: bf16[256,4096]) -> (f32[512,8], bf16[512,USED]) {
+  %x = bf16[512,256]{1,0} parameter(0)
+  %w = bf16[256,4096]{1,0} parameter(1)
+  %both = (f32[512,4096]{1,0}, bf16[512,4096]{1,0}) fusion(%x, %w), kind=kOutput, calls=%product
+  %wide = f32[512,4096]{1,0} get-tuple-element(%both), index=0
+  %logits = bf16[512,4096]{1,0} get-tuple-element(%both), index=1
+  %targets = f32[512,8]{1,0} slice(%wide), slice={[0:512], [0:8]}
+  %words = bf16[512,USED]{1,0} slice(%logits), slice={[0:512], [0:USED]}
+  ROOT %result = (f32[512,8]{1,0}, bf16[512,USED]{1,0}) tuple(%targets, %words)
+}
+"""
+
+
+def test_a_product_that_is_used_whole_in_one_form_and_in_part_in_another_is_needed() -> None:
+    assert "unused-results" not in _avoidable(LOGITS.replace("USED", "4096")).get("both", set())
+    # Of both forms only 8 of 4096 columns.
+    assert "unused-results" in _avoidable(LOGITS.replace("USED", "8"))["both"]
+
+
 def test_the_shared_sharded_step_has_no_unused_results() -> None:
     if not (SHARED / "tpu" / "sharded_v5p_2x2x2.hlo.gz").is_file():
         pytest.skip("the shared programs are not here")

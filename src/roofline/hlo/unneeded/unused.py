@@ -68,9 +68,32 @@ def _shares_used(kernels: Kernels) -> Iterator[tuple[int, float]]:
         if kernels.platform == "tpu" and computation[index].opcode == "copy":  # the compiler's: it changes a layout, or fills VMEM
             continue
         passed = {alias.output[0] for alias in computation[index].operand_aliases if len(alias.output) == 1}
-        used = share_used(computation[index].shape, wanted, passed)
+        used = max(share_used(computation[index].shape, wanted, passed), _share_computed(bodies, computation, index, wanted))
         if used < MOST_USED:
             yield index, used
+
+
+def _share_computed(bodies: Bodies, computation: Computation, index: int, wanted: _Demand) -> float:
+    """The share of its FLOP, or of its operands if that is less, that a fusion with several results needs for the used ones; 0 for others.
+
+    A result that is used in part may be another form of one that is used whole: the logits of a loss over words, in fp32 for those of the
+    targets and in bf16 for the sum over all words.
+    """
+    instruction = computation[index]
+    if instruction.opcode != "fusion" or not instruction.calls or not instruction.shape.is_tuple:
+        return 0.0
+    all_results: _Demand = {(): WHOLE}
+    needed, every = (bodies.walk(instruction.calls[0].computation, region) for region in (wanted, all_results))
+    read, read_for_all = (
+        sum(
+            count(parts.get((), NOTHING), operand.shape.dims)
+            for operand, parts in zip(computation.operands(instruction), body.parameters, strict=False)
+            if operand.shape.is_array
+        )
+        for body in (needed, every)
+    )
+    flops, all_flops = needed.work.cost.flops, every.work.cost.flops
+    return min(float(flops / all_flops) if flops is not None and all_flops else 1.0, read / read_for_all if read_for_all else 1.0)
 
 
 def _leaves_lines_out(found: Product, shape: Shape, wanted: Region) -> bool:
