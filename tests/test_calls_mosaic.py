@@ -268,17 +268,17 @@ module {
 """
 
 
-def looping(predicate: str) -> Price:
-    code = base64.b64encode(LOOP.replace("PREDICATE", predicate).encode()).decode()
+def priced(text: str) -> Price:
+    code = base64.b64encode(text.encode()).decode()
     config = json.dumps({"custom_call_config": {"body": code}})
     return price_at(site("f32[16,128]", "s32[8]", "tpu_custom_call", config, platform="tpu"))
 
 
 def test_a_place_that_stays_only_in_the_last_step_bounds_a_loop() -> None:
     # The loop goes on where the size is less than 1, and then the place grows: at most 8 steps of 16 x 128 additions.
-    assert looping("slt").cost["vector/fp32"] == 8 * 16 * 128
+    assert priced(LOOP.replace("PREDICATE", "slt")).cost["vector/fp32"] == 8 * 16 * 128
     # It goes on where the size is not 1: above 1 it stays at its place, and may do so for ever.
-    assert looping("ne").cost.unknown
+    assert priced(LOOP.replace("PREDICATE", "ne")).cost.unknown
 
 
 def test_a_comparison_implies_another_of_the_same_numbers_if_no_pair_of_numbers_says_otherwise() -> None:
@@ -303,6 +303,17 @@ def test_the_compilers_own_kernel_is_read_from_its_text() -> None:
     priced = kernel("online_softmax")
     assert matrix(priced.cost) == 2 * 16 * 2048 * 2048 * 128  # scores times values; the scores are computed before
     assert priced.cost["vector/transcendental"] > 16 * 2048 * 2048
+
+
+def test_transpositions_and_rolls_along_lanes_are_work_of_the_cross_lane_unit() -> None:
+    # The roll along sublanes is none.
+    assert kernel("lanes").cost["xlu"] == 2 * 256 * 512 * FP32
+
+
+def test_a_transposition_that_keeps_the_lanes_is_free_in_text_too() -> None:
+    turned = "%turned = vector.transpose %x, [ORDER] : vector<16x128xf32> to vector<16x128xf32>\n    %end"
+    costs = [priced(LOOP.replace("PREDICATE", "slt").replace("%end", turned.replace("ORDER", order), 1)).cost for order in ("1, 0", "0, 1")]
+    assert [cost["xlu"] for cost in costs] == [16 * 128 * FP32, 0]
 
 
 def test_a_mixture_of_experts_runs_the_compilers_kernels_for_tables_of_tiles_and_for_the_product() -> None:

@@ -140,6 +140,18 @@ def copies(x, y):
     )(x, y)
 
 
+@program(array(256, 512, dtype=F32))
+def lanes(x):
+    """A transposition, a roll along lanes and one along sublanes."""
+
+    def kernel(x, turned, along, across):
+        turned[...] = x[...].T
+        along[...] = pltpu.roll(x[...], 1, 1)
+        across[...] = pltpu.roll(x[...], 1, 0)
+
+    return pl.pallas_call(kernel, out_shape=[jax.ShapeDtypeStruct(shape, F32) for shape in ((512, 256), (256, 512), (256, 512))])(x)
+
+
 @program(array(1024, 1024), array(1024, 512))
 def triangle(x, y):
     """A loop as long as the step of the grid."""

@@ -1,7 +1,8 @@
 """What one execution of an operation of a Mosaic kernel costs: arithmetic on vectors, by unit and number format.
 
 The conventions are those of HLO's elementwise opcodes: an addition, multiplication or division of an element is 1 FLOP, whole numbers too;
-comparisons, selections, conversions and moves are 0. Numbers that are not in vectors are computed by the scalar core and not counted.
+comparisons, selections, conversions and moves are 0; moves across lanes are work of the cross-lane unit. Numbers that are not in
+vectors are computed by the scalar core and not counted.
 """
 
 import re
@@ -11,7 +12,7 @@ from ....cost import NOTHING, Cost
 from ....dtypes import DType, dtype, one_pass_note, passes_note, wider
 from ....errors import FormulaError
 from ....ops.elementwise import FUNCTIONS, MLIR
-from ....resource import TRANSCENDENTAL, vector
+from ....resource import TRANSCENDENTAL, XLU, vector
 from ...ir.malformed import excerpt
 from ...ir.platforms import Platform
 from ..contractions import unit_at
@@ -44,6 +45,8 @@ wait_dma2 wait_indirect_dma weird yield
 """
 _FREE = frozenset(f"tpu.{name}" for name in _MOVES.split()) | {"cf.assert"}
 _FREE_DIALECTS = ("arith", "memref", "vector", "func", "scf", "llvm")  # without the operations above and those below
+_TRANSPOSITIONS = ("tpu.transpose", "vector.transpose")
+_ROLLS = ("tpu.rotate", "tpu.dynamic_rotate")
 _REDUCTIONS = ("vector.multi_reduction", "vector.reduction", "tpu.all_reduce", "tpu.scan")
 _SUMS = ("add", "mul", "sum")
 _KIND = re.compile(r"<(\w+)>")
@@ -72,6 +75,8 @@ def arithmetic(kernel: Kernel, operation: Operation, platform: Platform) -> tupl
     if name == "tpu.vector_store" and operation.attributes.get("add") is True:
         stored = kernel.type(operation.operands[0])
         return Cost.of({vector(number(stored.element)): stored.elements}), ()
+    if name in (*_TRANSPOSITIONS, *_ROLLS) and kind.is_vector and kind.element != "i1":
+        return _across_lanes(operation, kind), ()
     if not kind.is_vector or kind.element == "i1":
         if name in _FREE or name in _FREE_MATH or name in _COMPUTING or name.startswith(_FREE_DIALECTS):
             return NOTHING, ()
@@ -81,6 +86,17 @@ def arithmetic(kernel: Kernel, operation: Operation, platform: Platform) -> tupl
     elif name in _FREE or name in _FREE_MATH or name.startswith(_FREE_DIALECTS):
         return NOTHING, ()
     raise Misread(f"the kernel runs {name}, whose cost is unknown")
+
+
+def _across_lanes(operation: Operation, kind: Type) -> Cost:
+    """The bytes of an array whose elements change lanes: in a transposition that moves its last dimension, or a roll along that.
+
+    A roll takes the cross-lane unit longer than a transposition (docs/machines.md), so that these bytes give a lower bound of its time.
+    """
+    last = len(kind.shape) - 1
+    order = operation.numbers("permutation")
+    stays = operation.number("dimension") != last if operation.name in _ROLLS else not order or order[-1] == last
+    return NOTHING if stays or kind.elements < 2 else Cost.of({XLU: kind.elements * number(kind.element).bits // 8})
 
 
 def _product(kernel: Kernel, operation: Operation, platform: Platform, result: Type) -> tuple[Cost, tuple[str, ...]]:

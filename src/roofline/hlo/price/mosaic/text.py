@@ -95,6 +95,8 @@ def _attributes(raw: mlir.Operation) -> Mapping[str, object]:
         attributes["value"] = word == "true"
     elif raw.name == "arith.cmpi" and word in _PREDICATES:
         attributes["predicate"] = _PREDICATES.index(word)
+    elif raw.name.endswith(".transpose") and isinstance(order := attributes.get("["), str):
+        attributes["permutation"] = [int(axis) for axis in re.findall(r"\d+", order)]
     elif "<" in attributes:
         attributes.setdefault("kind", attributes["<"])
     return attributes
