@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from roofline.dtypes import DType, dtype
-from roofline.torch.recorder import Seen
+from roofline.torch.recorder import Kept, Seen
 from roofline.torch_prices import Call, Tensor
 
 FOLDER = Path(__file__).parent / "data" / "recorded_calls"
@@ -100,6 +100,13 @@ def _layers(torch: Any, x: Any, *weights: Any) -> Any:
     for weight in weights:
         x = torch.tanh(x @ weight)
     return x
+
+
+def _other_rows(torch: Any, x: Any, w: Any, rows: Any) -> Any:
+    """A product of which the first rows are replaced; all others are used."""
+    scores = x @ w
+    scores[:1024] = rows
+    return scores.exp()
 
 
 QKV = (_of(16, 4096, 64),) * 3
@@ -204,6 +211,20 @@ PROGRAMS: Mapping[str, Program] = {
     "gathered_columns": Program(lambda t, x, ids, w: x[:, ids] @ w, _of(20000, 128), _ids(256), _of(256, 256)),
     "gathered_once": Program(lambda t, x, ids, w: x[ids] @ w, _of(30000, 256), _ids(40000), _of(256, 256)),
     "gathered_and_joined": Program(_joined, _of(5000, 256), _ids(40000), _of(40000, 64), _of(320, 128), backward=True),
+    # Products of which a part is used.
+    "rows_used": Program(lambda t, x, w: t.relu(x @ w)[:2730], _of(4096, 2048), _of(2048, 4096)),
+    "last_tokens": Program(
+        lambda t, x, w: t.log_softmax(t.nn.functional.linear(x, w)[:, -1], -1), _of(8, 512, 1024), _of(32000, 1024), backward=True
+    ),
+    "rows_picked": Program(lambda t, x, w, ids: (x @ w)[ids].exp(), _of(8192, 1024), _of(1024, 4096), _ids(1024)),
+    "columns_used": Program(lambda t, x, w: (x @ w)[:, 1024:2048].float(), _of(4096, 1024), _of(1024, 4096)),
+    "diagonal_used": Program(lambda t, a, b: (a @ b.transpose(0, 1)).diagonal().exp(), _of(8192, 512), _of(8192, 512)),
+    "rows_used_and_summed": Program(lambda t, x, w: ((s := x @ w)[:1024].exp(), s.sum()), _of(4096, 1024), _of(1024, 4096)),
+    "rows_used_in_parts": Program(lambda t, x, w: ((s := x @ w)[:1024].exp(), s[1024:].tanh()), _of(4096, 1024), _of(1024, 4096)),
+    "rows_used_and_returned": Program(lambda t, x, w: ((s := x @ w)[:1024].exp(), s), _of(4096, 1024), _of(1024, 4096)),
+    "rows_used_of_an_argument": Program(lambda t, x, w, y: (x @ w, y[:1024].exp()), _of(4096, 1024), _of(1024, 4096), _of(4096, 4096)),
+    "rows_overwritten": Program(_other_rows, _of(4096, 1024), _of(1024, 4096), _of(1024, 4096)),
+    "rows_shifted": Program(lambda t, x, w: (x @ w)[:-1].exp(), _of(4096, 1024), _of(1024, 4096)),
     # Arrays that are stored several times over.
     "repeated_heads": Program(_attended, _of(8, 32, 1024, 128), _of(8, 8, 1024, 128), _of(8, 8, 1024, 128)),
     "repeated_keys": Program(lambda t, q, k: q @ _grouped(t, k, 4).transpose(-1, -2), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)),
@@ -214,13 +235,14 @@ PROGRAMS: Mapping[str, Program] = {
 }
 
 
-def read(name: str) -> tuple[list[Seen], frozenset[int]]:
-    """The calls of a program, and the memory that is live when it ends."""
+def read(name: str) -> tuple[list[Seen], Kept]:
+    """The calls of a program, and what is live when it ends."""
     program = json.loads((FOLDER / f"{name}.json").read_text())
-    return [_seen(call) for call in program["calls"]], frozenset(program["kept"])
+    returned = tuple((_argument(tensor), (memory, offset)) for tensor, (memory, offset) in program.get("returned", ()))
+    return [_seen(call) for call in program["calls"]], Kept(returned, frozenset(program["kept"]))
 
 
-def record(program: Program) -> tuple[list[Seen], frozenset[int]]:
+def record(program: Program) -> tuple[list[Seen], Kept]:
     """The calls of a program, with PyTorch."""
     import torch
 
@@ -273,7 +295,9 @@ def write() -> None:
     for name, program in PROGRAMS.items():
         calls, kept = record(program)
         lines = ",\n".join(json.dumps(_fields(call)) for call in calls)
-        (FOLDER / f"{name}.json").write_text(f'{{"kept": {json.dumps(sorted(kept))}, "calls": [\n{lines}\n]}}\n')
+        returned = json.dumps([(_text(tensor), position) for tensor, position in kept.tensors])
+        kept_too = json.dumps(sorted(kept.others))
+        (FOLDER / f"{name}.json").write_text(f'{{"kept": {kept_too}, "returned": {returned}, "calls": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

@@ -11,10 +11,10 @@ from roofline.analysis.expected_times import SLOW, SLOW_FUSION
 from roofline.analysis.finding_kinds import KINDS
 from roofline.hlo.unneeded import RULES
 from roofline.hlo.unneeded.stacked_activations import MOST_TRIPS
-from roofline.hlo.unneeded.unused import MOST_USED
 from roofline.operation import COMPLEX, INTERLEAVED
 from roofline.rules.low_batch.few_rows import FEW_IN_LOOPS, FEW_ROWS
 from roofline.rules.one_hot_product.diagonals import LONG
+from roofline.rules.unused_results.parts import MOST_USED
 from roofline.rules.words import page, rule_kinds, words_of
 from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
 from roofline.sources.torch_trace.unneeded.passed_messages import COMPILED_SHARE

@@ -27,7 +27,8 @@ ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), 
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
-KINDS = (ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0])
+UNUSED = ("unused-results", "")
+KINDS = (ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -63,11 +64,19 @@ TOLD = {
     "repeated_heads": {(OPERAND, STORED): 3},  # both copies and attention
     "repeated_keys": {(OPERAND, STORED): 2},
     "repeated_mask": {(OPERAND, MASK): 2},
+    "rows_used": {UNUSED: 2},  # the product and the elementwise function
+    "last_tokens": {UNUSED: 3},  # and both gradients
+    "rows_picked": {UNUSED: 1},
+    "columns_used": {UNUSED: 1},
+    "diagonal_used": {UNUSED: 1},
 }
 
 # What a trace of the same program is told instead: it does not say which of two arrays of equal size an operator reads, nor what the caller
 # uses, and zeros are made by another operator there.
 BY_SIZE = {
+    "rows_used": {},  # the rows are next to each other, and columns an operand like any other
+    "columns_used": {},
+    "diagonal_used": {},
     "products_beside": {ORDER: 2},
     "gather_beside_product": {(OPERAND, GATHERED): 1},
     "repeat_beside_product": {(OPERAND, STORED): 2},

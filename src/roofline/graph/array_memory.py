@@ -14,7 +14,7 @@ from collections.abc import Collection
 from msgspec import Struct
 
 from .graph import Graph, Node
-from .operators import Array, Operator
+from .operators import Array, Operator, Part
 
 _BYTE = 8  # bits of an element whose number format is unknown
 
@@ -104,7 +104,9 @@ class ArrayMemory:
             return pieces[-1].number
         self._graph.array(array)
         if pieces and pieces[-1].includes(wanted) and pieces[-1].array.dtype == array.dtype:
-            self._graph.append(Node(_view(pieces[-1], wanted), (pieces[-1].number,), (wanted.number,)))
+            operator = _view(pieces[-1], wanted)
+            part = _cut(pieces[-1], wanted) if operator == Operator.SLICE else None
+            self._graph.append(Node(operator, (pieces[-1].number,), (wanted.number,), part))
             return wanted.number
         written = any(piece.written for piece in pieces)
         if written:
@@ -126,6 +128,38 @@ def _view(whole: Piece, part: Piece) -> Operator:
     if part.array.distinct < elements or elements > whole.array.elements:
         return Operator.BROADCAST
     return Operator.VIEW if elements == whole.array.elements and part.is_dense else Operator.SLICE
+
+
+def _cut(whole: Piece, part: Piece) -> Part | None:
+    """The elements of each axis of an array that a part of it has; ``None`` if they are no part of each axis, as a diagonal is not."""
+    strides, shape = whole.array.strides, whole.array.shape
+    if strides is None or part.array.strides is None or whole.position.origin != part.position.origin or 0 in part.array.shape:
+        return None
+    axes = [axis for axis in whole.array.order(in_memory=True) if shape[axis] > 1]
+    left = part.position.offset - whole.position.offset
+    starts, counts, steps = [0] * len(shape), [1] * len(shape), [1] * len(shape)
+    for axis in axes:
+        starts[axis], left = divmod(left, strides[axis]) if strides[axis] else (0, left)
+    sides = sorted((stride, size) for size, stride in zip(part.array.shape, part.array.strides, strict=True) if size > 1)
+    for stride, size in sides:
+        fitting = [axis for axis in axes if 0 < strides[axis] <= stride and stride % strides[axis] == 0]
+        if not fitting:
+            return None
+        axis, step = fitting[0], stride // strides[fitting[0]]
+        if counts[axis] > 1 and step != counts[axis] * steps[axis]:
+            return None
+        steps[axis], counts[axis] = step if counts[axis] == 1 else steps[axis], counts[axis] * size
+        overflowing = axis  # elements that fill an axis go on along the next slower one
+        for slower in reversed(axes[: axes.index(overflowing)]):
+            size = shape[overflowing]
+            if steps[overflowing] != 1 or counts[overflowing] <= size or counts[overflowing] % size or counts[slower] > 1:
+                break
+            if strides[slower] != strides[overflowing] * size:
+                break
+            counts[slower], counts[overflowing], overflowing = counts[overflowing] // size, size, slower
+    limits = [start + (count - 1) * step + 1 for start, count, step in zip(starts, counts, steps, strict=True)]
+    is_inside = left == 0 and all(limit <= size for limit, size in zip(limits, shape, strict=True))
+    return Part(tuple(starts), tuple(limits), tuple(steps)) if is_inside else None
 
 
 def _piece(number: int, array: Array, position: Position, *, written: bool = False) -> Piece:

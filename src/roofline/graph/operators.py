@@ -36,6 +36,7 @@ class Operator(StrEnum):
     ELEMENTWISE = "elementwise"  # any other function of each element
     REDUCE = "reduce"  # over axes
     WINDOW = "window"  # a reduction of each window
+    SOFTMAX = "softmax"  # along an axis, or its logarithm
     SCAN = "scan"  # a running reduction
     SORT = "sort"
     TOP_K = "top-k"
@@ -44,7 +45,7 @@ class Operator(StrEnum):
     SOLVE = "solve"  # of linear systems: it takes the matrices, perhaps triangular, and the columns
     INVERSE = "inverse"  # of matrices
     RANDOM = "random"
-    COLLECTIVE = "collective"
+    COLLECTIVE = "collective"  # with `Axes` it reduces over devices
     FILL = "fill"  # one value everywhere; it takes no array
     CONSTANT = "constant"  # given numbers; it takes no array
     IDENTITY = "identity"  # a matrix with ones on its diagonal and zeros elsewhere; it takes no array

@@ -15,6 +15,9 @@ from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
 from .repeated_operand.gathered_rows import gathered_rows
 from .repeated_operand.stored import stored_masks, stored_repeats
+from .unused_results.diagonals import diagonals_of_products
+from .unused_results.loops import unused_in_loops
+from .unused_results.parts import unused_gradients, unused_parts
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
 # Those for XLA programs too, which have no rule of their own for these faults any more.
@@ -29,5 +32,9 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     low_batches,
     linear_recurrences,
     parallel_products,
+    unused_gradients,
+    unused_parts,
+    unused_in_loops,
+    diagonals_of_products,
 )
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows, stored_repeats, stored_masks)

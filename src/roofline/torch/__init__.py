@@ -29,7 +29,7 @@ from .arguments import tensors_in
 from .autocasts import NOTE as AUTOCAST
 from .autocasts import ignored_autocasts
 from .fusion import fused
-from .recorder import Recorder, Seen, WithoutSize
+from .recorder import Kept, Recorder, Seen, WithoutSize
 from .trace_files import handler as handler
 from .workload import ops_of
 
@@ -43,10 +43,10 @@ _ATTENTION, _MASK = "aten::_scaled_dot_product_efficient_attention", 3
 
 
 class Traced(Struct, frozen=True, kw_only=True):
-    """The calls of one execution, the numbers of the memory that is live when it ends (``kept``), its peak memory, and what was ignored."""
+    """The calls of one execution, what is live when it ends (``kept``), its peak memory, and what was ignored."""
 
     calls: tuple[Seen, ...]
-    kept: frozenset[int]
+    kept: Kept
     memory: PeakMemory
     has_backward: bool
     notes: tuple[str, ...]
@@ -140,10 +140,9 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                 raise
             left = tensors_in(torch, [result, recorder.gradients(), [dict(one.state) for one in recorder.optimizers]])
             memory = recorder.memory.peak(name, recorder.storages_of(left))
-            kept = recorder.numbers_of(left) | recorder.arguments()
             return Traced(
                 calls=tuple(recorder.calls),
-                kept=frozenset(kept),
+                kept=recorder.kept(left),
                 memory=memory,
                 has_backward=recorder.has_backward,
                 notes=tuple(AUTOCAST.format(named=one, device=device.type) for one in sorted(ignored)),

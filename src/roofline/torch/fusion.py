@@ -17,7 +17,7 @@ from ..formulas.network import Network
 from ..resource import HBM
 from ..rule_failures import RuleFailures
 from ..workload import Op
-from .recorder import Seen
+from .recorder import Kept, Seen
 from .workload import op_of, repeated
 
 POINTWISE = frozenset(("elementwise", "cast", "copy", "data movement", "gather"))
@@ -36,8 +36,8 @@ class Node(Struct, kw_only=True):
     users: list[int]
 
 
-def fused(calls: Sequence[Seen], kept: frozenset[int], network: Network | None, failures: RuleFailures) -> list[Op]:
-    """The ops of a program after fusion. ``kept`` are the numbers of the memory that is live when the program ends."""
+def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> list[Op]:
+    """The ops of a program after fusion. ``kept`` is what is live when the program ends."""
     nodes = [_node(seen, network, failures) for seen in calls]
     makers = _connect(nodes)
     groups = _grouped(nodes, makers)
@@ -125,9 +125,7 @@ def _between(nodes: Sequence[Node], group_of: list[int], members: dict[int, list
     return False
 
 
-def _kernel(
-    nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list[int], kept: frozenset[int], last_writer: dict[int, int]
-) -> Op:
+def _kernel(nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list[int], kept: Kept, last_writer: dict[int, int]) -> Op:
     """One kernel: the work of its members, and their bytes without those that stay on chip or would be read twice."""
     first = nodes[group[0]].op
     if len(group) == 1:

@@ -1,17 +1,17 @@
 """The graph of a function's calls. Its edges are exact: what each call reads and writes is known, also through views."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ..cost import NOTHING
 from ..graph import Array, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..torch_prices import Priced, Tensor
 from ..torch_prices.operators import append, meaning, tensors_of
-from .recorder import BACKWARD, Seen
+from .recorder import BACKWARD, Kept, Seen
 
 
-def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Collection[int]) -> Graph:
-    """The graph of calls and their prices; its kernels have their places. ``kept`` is the memory that is live when the function ends."""
+def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Graph:
+    """The graph of calls and their prices; its kernels have their places."""
     graph = Graph()
     memory = ArrayMemory(graph)
     for place, (seen, priced) in enumerate(zip(calls, prices, strict=True)):
@@ -24,7 +24,8 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Collection[i
         phase = Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
         graph.kernels[place] = Kernel(priced.cost or NOTHING)
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, seen.sequence))
-    graph.results = {array for number in kept for array in memory.arrays_in(number)}
+    graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
+    graph.results |= {array for number in kept.others for array in memory.arrays_in(number)}
     return graph
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..torch_prices import Call
+from ..torch_prices import Call, Tensor
 from .arguments import argument, described, in_schema_order, tensors_in
 from .live_memory import LiveMemory
 from .replacing import replaced
@@ -64,6 +64,17 @@ class Seen(Struct, frozen=True, kw_only=True):
     operands: tuple[Position, ...] = ()
     results: tuple[Position, ...] = ()
     changed: tuple[int, ...] = ()
+
+
+class Kept(Struct, frozen=True):
+    """What is live when a function ends: its results and gradients, where they lie, and the numbers of ``others``' memory: arguments'."""
+
+    tensors: tuple[tuple[Tensor, Position], ...] = ()
+    others: frozenset[int] = frozenset()
+
+    def __contains__(self, number: int) -> bool:
+        """Whether any of a memory is live."""
+        return number in self.others or any(number == memory for _, (memory, _) in self.tensors)
 
 
 class Given(Struct, frozen=True):
@@ -256,13 +267,10 @@ class Recorder:
     def _position(self, tensor: Any) -> Position:
         return self._number(tensor), int(tensor.storage_offset())
 
-    def numbers_of(self, tensors: Sequence[Any]) -> set[int]:
-        """The numbers of these tensors' memory."""
-        return {self._number(one) for one in tensors}
-
-    def arguments(self) -> set[int]:
-        """The numbers of the memory of arguments, weights and constants."""
-        return {number for key, number in self._numbers.items() if key < 0}
+    def kept(self, tensors: Sequence[Any]) -> Kept:
+        """What is live beside arguments, weights and constants: these tensors."""
+        left = tuple((described(tensor), self._position(tensor)) for tensor in tensors)
+        return Kept(left, frozenset(number for key, number in self._numbers.items() if key < 0))
 
     def storages_of(self, tensors: Sequence[Any]) -> set[int]:
         """The numbers of these tensors' storages in `LiveMemory`."""

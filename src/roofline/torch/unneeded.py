@@ -1,6 +1,6 @@
 """Avoidable work of a function's calls, by the rules for PyTorch traces that look at operators and shapes alone."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 from ..rule_failures import RuleFailures
 from ..rules import RULES
@@ -14,15 +14,15 @@ from ..sources.torch_trace.unneeded.written_attention import written_attention
 from ..torch_prices import Call, Priced
 from ..workload import Avoidable
 from .lower import graph_of
-from .recorder import BACKWARD, Seen
+from .recorder import BACKWARD, Kept, Seen
 
 UNUSED = "unused-results"
 
 
 def avoidable_in(
-    calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Collection[int], failures: RuleFailures
+    calls: Sequence[Seen], price: Callable[[Call], Priced], kept: Kept, failures: RuleFailures
 ) -> dict[int, tuple[Avoidable, ...]]:
-    """The avoidable work of calls that shows in other calls, by their place. ``kept`` is the memory that is live when the function ends."""
+    """The avoidable work of calls that shows in other calls, by their place. ``kept`` is what is live when the function ends."""
     ops: dict[tuple[object, ...], PricedOp] = {}
     contexts: dict[Context, Context] = {}
     ordered: list[PricedExecution] = []

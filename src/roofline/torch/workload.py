@@ -1,6 +1,6 @@
 """Recorded calls as ops of a workload: equal calls are one op with a count."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from ..torch_prices import Call, Priced, price
 from ..torch_prices.avoidable import avoidable
 from ..torch_prices.traffic import traffic
 from ..workload import Avoidable, Op
-from .recorder import Seen
+from .recorder import Kept, Seen
 from .unneeded import avoidable_in
 
 UNPRICED = "no price for this operator: register one with roofline.register_op"
@@ -36,8 +36,8 @@ def priced(call: Call) -> tuple[Cost, Priced]:
     return Cost.of({HBM: None}), replace(found, notes=found.notes or (UNPRICED,))
 
 
-def ops_of(calls: Sequence[Seen], kept: Collection[int], network: Network | None, failures: RuleFailures) -> list[Op]:
-    """The ops of a program as it was called, in order of their first call. ``kept`` is the memory that is live when the program ends."""
+def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> list[Op]:
+    """The ops of a program as it was called, in order of their first call. ``kept`` is what is live when the program ends."""
     rows: dict[tuple[object, ...], Op] = {}
     chained = avoidable_in(calls, lambda call: price(replace(call, network=network)), kept, failures)
     for place, seen in enumerate(calls):

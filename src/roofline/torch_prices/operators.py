@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Params, Sizes
 from .call import Tensor
+from .elementwise import ELEMENTWISE
 
 FIRST_FACTOR = {
     "aten::mm": 0,
@@ -24,11 +25,18 @@ _AFTER = {
     "aten::_addmm_activation": Operator.OTHER,
     "aten::addmv": Operator.ADD,
 }
-_AXIS = {"aten::index_select": 1, "aten::scatter": 1, "aten::scatter_": 1}  # the place of the argument that is the axis
+_SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
+_AXIS = {
+    "aten::index_select": 1,
+    "aten::scatter": 1,
+    "aten::scatter_": 1,
+    **dict.fromkeys(_SOFTMAX, 1),
+}  # the place of the argument that is the axis
 _NAMES = {
     Operator.GATHER: "index index_select",
     Operator.SCATTER: "scatter scatter_",
     Operator.CONCATENATE: "cat",
+    Operator.PAD: "slice_backward select_backward",
     Operator.EQUAL: "eq",
     Operator.ADD: "add add_",
     Operator.MULTIPLY: "mul mul_",
@@ -49,6 +57,7 @@ _REDUCED_BY = {
     Operator.MAXIMUM: "amax max any",
     Operator.MINIMUM: "amin min all",
 }
+_OF_ROWS = frozenset(("aten::linalg_cross", "aten::_sample_dirichlet", "aten::_transform_bias_rescale_qkv"))  # priced as elementwise
 _REDUCTIONS = {f"aten::{name}": operator for operator, names in _REDUCED_BY.items() for name in names.split()}
 _OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() for name in names.split()}
 
@@ -99,7 +108,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.ATTENTION, everything)
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
-    operator = _OPERATORS.get(name, Operator.OTHER)
+    operator = _OPERATORS.get(name, Operator.ELEMENTWISE if category == ELEMENTWISE and name not in _OF_ROWS else Operator.OTHER)
     source = 1 if name == "aten::copy_" else 0
     if operator in (Operator.FILL, Operator.IOTA, Operator.IDENTITY):
         return Meaning(operator, ())
@@ -114,6 +123,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if operator == Operator.SCATTER:
         is_scalar = len(tensors) == 2
         return Meaning(operator if is_scalar else Operator.OTHER, everything, _axis(name, args))
+    if name in _SOFTMAX:
+        return Meaning(Operator.SOFTMAX, everything, _axis(name, args))
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)

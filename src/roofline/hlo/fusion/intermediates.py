@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
+from ...graph.index_sets import WHOLE, Region
 from ...resource import HBM
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
@@ -17,7 +18,6 @@ from ..ir.renaming import RENAMING, Path, Place, trail
 from ..ir.shapes import Shape
 from ..price.bodies import Bodies, updated, updates
 from ..price.demand import needs
-from ..price.index_sets import WHOLE, Region
 from ..price.pricing import even_share
 from ..price.program import Executed
 from ..price.traffic import Traffic, in_place_updates, part_of, results

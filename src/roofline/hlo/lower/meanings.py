@@ -49,8 +49,7 @@ _NAMES = {
     Operator.CONVOLUTION: "convolution",
     Operator.RANDOM: "rng rng-bit-generator",
     Operator.COLLECTIVE: """
-        all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-broadcast collective-permute collective-permute-start
-        collective-reduce ragged-all-to-all reduce-scatter
+        all-gather all-gather-start all-to-all collective-broadcast collective-permute collective-permute-start ragged-all-to-all
     """,
 }
 _OPERATORS = {name: operator for operator, names in _NAMES.items() for name in names.split()}
@@ -164,6 +163,13 @@ def _reduce(site: Site) -> Meaning:
     return Meaning(Operator.REDUCE, Axes(site.instruction.dimensions, _OPERATORS.get(root, Operator.OTHER)), inputs or None)
 
 
+def _exchanged_sum(site: Site) -> Meaning:
+    """A collective that reduces over devices, and over no axis."""
+    (body,) = site.instruction.called("to_apply")[:1] or (None,)
+    root = site.module.computations[body].root_instruction.opcode if body is not None else ""
+    return Meaning(Operator.COLLECTIVE, Axes((), _OPERATORS.get(root, Operator.OTHER)))
+
+
 def _concatenate(site: Site) -> Meaning:
     return Meaning(Operator.CONCATENATE, site.instruction.dimensions[0])
 
@@ -223,6 +229,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
     "dynamic-reshape": _reshape,
     "transpose": _transpose,
     "reduce": _reduce,
+    **dict.fromkeys(("all-reduce", "all-reduce-start", "collective-reduce", "reduce-scatter"), _exchanged_sum),
     "concatenate": _concatenate,
     "slice": _slice,
     "dynamic-slice": _dynamic_slice,

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import Cost
+from ...graph.index_sets import NOTHING, WHOLE, Region, count, joined
 from ...resource import UNNAMED_WORK
 from ..ir.callgraph import callees_first, in_order
 from ..ir.module import Computation, HloModule, Instruction
@@ -23,7 +24,6 @@ from .calls import price_call
 from .contractions import PRODUCTS
 from .demand import SELECTIVE, needs, result_dims
 from .elementwise import ELEMENTWISE, each_element, elementwise
-from .index_sets import NOTHING, WHOLE, Region, count, joined
 from .reductions import REDUCTIONS, windows_within
 from .relayouts import RELAYOUTS, relayout
 from .types import Site

@@ -8,11 +8,7 @@ from collections.abc import Callable
 from math import prod
 
 from ...graph.axes import IndexMap, Part
-from ..ir.axes import index_map
-from ..ir.module import Instruction
-from ..ir.opcodes import ELEMENTWISE, of_kind
-from ..ir.shapes import Shape
-from .index_sets import (
+from ...graph.index_sets import (
     NO_AXES,
     NOTHING,
     WHOLE,
@@ -28,6 +24,10 @@ from .index_sets import (
     reshaped,
     reshaped_lines,
 )
+from ..ir.axes import index_map
+from ..ir.module import Instruction
+from ..ir.opcodes import ELEMENTWISE, of_kind
+from ..ir.shapes import Shape
 from .windows import inputs_read
 
 Operands = tuple[Instruction, ...]

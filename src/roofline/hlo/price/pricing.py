@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
+from ...graph.index_sets import WHOLE
 from ...resource import HBM, UNNAMED_WORK
 from ...units import show
 from ..ir.amending import Amended
@@ -26,7 +27,6 @@ from .categories import category
 from .collectives import COLLECTIVES, Network, collective, infeed, outfeed, receive, send
 from .equal_layers import equal_layers
 from .fused_collectives import Channel, fused_exchanges, started_channels
-from .index_sets import WHOLE
 from .loops import Loops
 from .traffic import Kernel, KernelKey, Traffic, fused_kernel, fusion_key, instruction_key, kernel
 from .types import Price, Site

@@ -7,6 +7,7 @@ from math import log2, prod
 
 from ...cost import Cost
 from ...dtypes import passes_note
+from ...graph.index_sets import Box
 from ...ops.convolution import outputs_with_input, pairs, pairs_within, whole_windows
 from ...ops.elementwise import FUNCTIONS, summed
 from ...ops.fourier import flops as transform_flops
@@ -17,7 +18,6 @@ from ...workload import COUNTED
 from ..ir.attributes import WindowDimension
 from .contractions import algorithm_unit
 from .demand import result_dims
-from .index_sets import Box
 from .types import Site
 from .work import NO_WORK, Inner, Rule, Work
 

@@ -10,6 +10,7 @@ from math import prod
 from msgspec import Struct, field
 
 from ...cost import Cost
+from ...graph.index_sets import NOTHING, WHOLE, Region, count, joined, loosely
 from ...operation import MatrixWork
 from ...ops.movement import moved
 from ...resource import HBM, PCIE
@@ -21,7 +22,6 @@ from ..ir.renaming import Path, Place
 from ..ir.shapes import Shape
 from .bodies import PLAIN, TRANSPARENT, Bodies, bytes_of, cost_attributes, reads_target, updated, updates
 from .demand import needs
-from .index_sets import NOTHING, WHOLE, Region, count, joined, loosely
 from .memory_spaces import level
 from .types import Site
 from .work import Work

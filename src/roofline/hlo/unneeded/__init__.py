@@ -15,6 +15,9 @@ from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL
 from ...operation import Operation
 from ...rule_failures import RuleFailures, rule_name
+from ...rules.unused_results.diagonals import diagonals_of_products
+from ...rules.unused_results.loops import unused_in_loops
+from ...rules.unused_results.parts import unused_gradients, unused_parts
 from ...workload import Array, Avoidable, Op, Workload
 from ..ir.layers import LayerRun
 from ..ir.module import HloModule, Instruction
@@ -26,7 +29,6 @@ from ..price.program import Origin, Running, op_of, running
 from .attention import stored_attention
 from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
-from .diagonals import diagonals_of_products
 from .donation import missing_donations
 from .duplicates import duplicates
 from .experts import dense_experts
@@ -64,8 +66,6 @@ from .stored_repeats import stored_repeats
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .undone_sorts import undone_sorts
-from .unused import unused_gradients, unused_results
-from .unused_in_loops import unused_in_loops
 from .values import Value, Values
 from .wide_arguments import wide_arguments
 from .widened_weights import widened_weights
@@ -93,12 +93,8 @@ RULES: tuple[Rule, ...] = (
     complex_transforms,
     room_for_groups,
     occasional_work,
-    unused_gradients,
     padding,
     pooled_windows,
-    unused_results,
-    unused_in_loops,
-    diagonals_of_products,
     dense_gradients,
     sorted_parts,
     undone_sorts,
@@ -120,6 +116,11 @@ RULES: tuple[Rule, ...] = (
     stored_repeats,
     padded_tiles,
 )
+# The rules on graphs that come after a rule here, while that is not one on graphs too.
+_AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
+    occasional_work: (unused_gradients,),
+    pooled_windows: (unused_parts, unused_in_loops, diagonals_of_products),
+}
 
 
 class _Kind(Struct, frozen=True, kw_only=True):
@@ -327,14 +328,19 @@ class Review:
         return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
 
     def _all_evidence(self, kernels: Kernels) -> Iterator[tuple[int, int, Avoidable]]:
-        """What each rule finds, with the number of the rule and the place of the kernel: first those on graphs."""
-        for number, kernel, avoidable in self._evidence_of_graph(kernels.pricer, kernels.times):
-            computation, index = kernel
+        """What each rule finds, with the number of the rule and the place of the kernel: first those on graphs, but for a few."""
+        of_graph: dict[rules.Rule, list[tuple[int, int, Avoidable]]] = {}
+        for number, (computation, index), avoidable in self._evidence_of_graph(kernels.pricer, kernels.times):
             if computation == kernels.number:
+                of_graph.setdefault(rules.ON_PROGRAMS[number], []).append((number, index, avoidable))
+        later = {rule for after in _AFTER.values() for rule in after}
+        for rule in (rule for rule in rules.ON_PROGRAMS if rule not in later):
+            yield from of_graph.get(rule, ())
+        for number, rule_of_program in enumerate(RULES, len(rules.ON_PROGRAMS)):
+            for index, avoidable in self._failures.attempt(rule_name(rule_of_program), tuple, _evidence(rule_of_program, kernels)) or ():
                 yield number, index, avoidable
-        for number, rule in enumerate(RULES, len(rules.ON_PROGRAMS)):
-            for index, avoidable in self._failures.attempt(rule_name(rule), tuple, _evidence(rule, kernels)) or ():
-                yield number, index, avoidable
+            for rule in _AFTER.get(rule_of_program, ()):
+                yield from of_graph.get(rule, ())
 
     def _evidence_of_graph(self, pricer: Pricer, times: Mapping[int, int]) -> tuple[tuple[int, tuple[int, int], Avoidable], ...]:
         """What the rules on graphs find in a program, by the computation and place of each kernel."""

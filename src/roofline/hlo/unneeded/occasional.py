@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from ...rules.unused_results.parts import CLASS, KIND
 from ...workload import Avoidable
 from ..lower.products import is_linear, product_dimensions
 from .fingerprints import Fingerprints
 from .kernels import Kernels
-from .unused import CLASS, KIND
 from .values import SPREAD, Value
 
 GROUP = "condition"

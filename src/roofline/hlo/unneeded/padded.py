@@ -10,7 +10,6 @@ from ..price.calls.fmha import attention_of
 from ..price.types import Site
 from .kernels import Kernels, Product
 from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
-from .unused import fillers
 from .values import Value
 
 KIND, CLASS = "padding", "padded"
@@ -51,7 +50,7 @@ def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     others = dict(_padded_arrays(kernels, seen, rooms=True))
     for scatter in kernels.parts_with("scatter"):
         shares = {one.share for one in padded_axes(kernels.values, scatter, seen).values() if one.is_room} & filled
-        others.update(dict.fromkeys(fillers(kernels, scatter), min(shares)) if shares else ())
+        others.update(dict.fromkeys(_fillers(kernels, scatter), min(shares)) if shares else ())
     for index, needed in others.items():
         instead = kernels.costs[index] * min(_SPARE * needed, 1.0)
         yield index, Avoidable(kind=KIND, instead=instead, unneeded=CLASS, group=_GROUPS)
@@ -134,3 +133,11 @@ def _arrays(kernels: Kernels, index: int) -> list[Value]:
     read = [Value(kernels.computation, operand) for operand in dict.fromkeys(instruction.operands)]
     written = kernels.values.written(kernels.computation, index)
     return [value for value in (*read, *written) if value.shape.is_array and value.shape.is_bounded]
+
+
+def _fillers(kernels: Kernels, scatter: Value) -> Iterator[int]:
+    """The kernels that scatter gradients, and that make the zeros around them."""
+    for one in (scatter, kernels.values.origin(kernels.values.operand(scatter, 0))):
+        place = kernels.holding(one)
+        if place in kernels.costs and one.opcode in ("scatter", "broadcast"):
+            yield place

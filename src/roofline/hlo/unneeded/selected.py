@@ -7,11 +7,11 @@ predicates compare one number per row with different constants, a row needs at m
 from collections.abc import Iterator
 
 from ...cost import Cost, less_traffic
+from ...rules.unused_results.parts import CLASS, KIND
 from ...workload import Avoidable
 from . import experts
 from .kernels import Kernels
 from .selected_experts import MOST_VISITED, PASSED, Expert, Selection, products_of_experts, source_products
-from .unused import CLASS, KIND
 from .values import SPREAD, Value
 
 _PASSED = PASSED | {"select"}

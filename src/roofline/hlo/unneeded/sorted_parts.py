@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from ...cost import Cost
 from ...resource import HBM
+from ...rules.unused_results.parts import CLASS, KIND
 from ...workload import Avoidable
 from ..ir.module import Instruction
 from .kernels import Kernels
-from .unused import CLASS, KIND
 from .values import LAYOUT, Value
 
 GROUP, QUANTILE = "sorted", "quantile"

@@ -20,7 +20,7 @@ from .kernels import Kernels
 from .layout import KIND
 from .recomputed import MOST_TRIPS
 from .stacked_arguments import CLASS
-from .unused_in_loops import fillers, writer_of
+from .stacked_slices import fillers, writer_of
 from .values import Value, Values
 
 GROUP = "activations"

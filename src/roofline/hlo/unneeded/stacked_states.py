@@ -14,7 +14,7 @@ from .kernels import Kernels
 from .layout import KIND
 from .rebuilt import MOST_NEW, WRITTEN, carried_part
 from .stacked_arguments import CLASS
-from .unused_in_loops import fillers, writer_of
+from .stacked_slices import fillers, writer_of
 from .values import LAYOUT, Value, Values
 
 GROUP = "every state"

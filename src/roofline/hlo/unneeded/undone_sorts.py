@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM
+from ...rules.unused_results.parts import CLASS, KIND
 from ...workload import Avoidable
 from .kernels import Kernels
 from .sorted_parts import sorts
-from .unused import CLASS, KIND
 from .values import LAYOUT, SPREAD, Value, Values
 
 GROUP = "masked"

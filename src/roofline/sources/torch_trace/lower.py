@@ -24,6 +24,7 @@ from .unneeded.unfused import broadcast, result_of
 from .used_tensors import Operand, Used, UsedTensors
 
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
+LEAST = 64  # columns of an array that rows are taken of: with fewer, other tensors may have the same shape
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
 Shape = tuple[int, ...]
@@ -157,7 +158,7 @@ def _by_size(recorded: Recorded) -> Graph:
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             arrays = Arrays(graph)
         elif result is None:
-            arrays.forget(matches)
+            arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
         phase = Phase.BACKWARD if is_backward else Phase.FORWARD
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
@@ -179,6 +180,22 @@ class Arrays:
         self._graph = graph
         self._made: dict[int, list[Made]] = {}
 
+    def _source(self, tensor: Tensor, place: int) -> Made | None:
+        """The last product of which an operand with gaps between its rows may be some of the rows, each as wide."""
+        shape, strides = tensor.shape, tensor.strides
+        if len(shape) < 2 or strides is None or len(strides) != len(shape) or strides[-1] != 1 or shape[-1] < LEAST:
+            return None
+        whole = shape[0] * strides[0]
+        recent = [made for made in self._made.get(whole, ()) if place - made.place <= REACH and made.array.shape[-1:] == shape[-1:]]
+        return recent[-1] if recent and tensor.elements < whole and self._is_product(recent[-1].number) else None
+
+    def _is_product(self, number: int) -> bool:
+        """Whether an array is a product, or one with a bias: the results of other ops are as large as many."""
+        node = self._graph.maker.get(number)
+        if node is not None and node.operator == Operator.ADD and node.takes:
+            node = self._graph.maker.get(node.takes[0])
+        return node is not None and node.operator == Operator.DOT
+
     def matches(self, taken: Sequence[Tensor], forward: Sequence[Made], place: int) -> list[Made | None]:
         """The array that each operand of an execution may be; ``forward`` are those that its forward op took."""
         matches: list[Made | None] = [None] * len(taken)
@@ -194,7 +211,7 @@ class Arrays:
             for index, made in zip(alike, known[-len(alike) :], strict=False):
                 matches[index] = made
             for index in alike[len(known) :]:
-                matches[index] = self._gathered(taken[index], place)
+                matches[index] = self._gathered(taken[index], place) or self._source(taken[index], place)
         for tensor, match in zip(taken, matches, strict=True):
             if match is not None:
                 match.place = place
@@ -221,7 +238,8 @@ class Arrays:
         strides = tensor.strides if tensor.strides is not None and len(tensor.strides) == len(tensor.shape) else None
         number = self._graph.array(Array(tensor.shape, tensor.dtype, strides, sure=False))
         if made is not None:
-            self._graph.append(Node(Operator.VIEW, (made.number,), (number,)))
+            operator = Operator.SLICE if tensor.elements < made.array.elements else Operator.VIEW
+            self._graph.append(Node(operator, (made.number,), (number,)))
         return number
 
     def given(self, result: Tensor, place: int) -> int:
@@ -262,8 +280,11 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     if means.operator == Operator.EQUAL:
         return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
     if means.operator == Operator.GATHER:
-        rows = tensors[1].elements if len(tensors) > 1 else 0
-        return Tensor((rows, first.shape[1]), first.dtype) if means.params == 0 and len(first.shape) == 2 else None
+        rows = tensors[1].elements if len(tensors) > 1 and len(first.shape) == 2 else 0  # of more axes a mask may choose
+        return Tensor((rows, first.shape[-1]), first.dtype) if means.params == 0 and len(first.shape) > 1 else None
+    if means.operator == Operator.PAD:
+        sizes = priced.args[1] if len(priced.args) > 1 else None
+        return Tensor(sizes, first.dtype) if isinstance(sizes, tuple) and all(isinstance(size, int) for size in sizes) else None
     if means.operator == Operator.CONCATENATE:
         return _joined(tensors, means.params)
     return result_of(priced)

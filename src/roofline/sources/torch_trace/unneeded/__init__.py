@@ -41,7 +41,6 @@ from .train_mode import unused_statistics
 from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
-from .unused_rows import unused_rows
 from .weight_casts import are_updated, operand_casts, weight_cast, weight_shapes
 from .written_attention import written_attention
 from .zeroed_gradients import zeroed_gradients
@@ -52,7 +51,6 @@ BY_SHAPE: Rules = (
     all_experts,
     causal_masks,
     key_masks,
-    unused_rows,
     sorted_parts,
     passed_messages,
     padded_tensors,

@@ -147,6 +147,8 @@ def reshaped(box: Box, before: Dims, after: Dims) -> Box | None:
     (range(1, 2), range(0, 64))
     >>> reshaped((range(2, 3), range(3)), (4, 6), (24,)), reshaped((range(4), range(3)), (4, 6), (24,))
     ((range(12, 15),), None)
+    >>> reshaped((range(4), range(5, 6)), (4, 6), (24,)), reshaped((range(5, 24, 6),), (24,), (4, 6))
+    ((range(5, 24, 6),), (range(0, 4), range(5, 6)))
     """
     if prod(before) != prod(after) or not prod(before):
         return None
@@ -201,31 +203,35 @@ def _reshaped_run(sides: Box, before: Dims, after: Dims) -> Box | None:
 
 
 def _interval(sides: Box, dims: Dims) -> range | None:
-    """The box as a range of row-major positions, if it is contiguous: single indices, then one range, then whole dimensions."""
-    first, length, stride = 0, 1, 1
-    open_ended = True
+    """The box as a range of row-major positions, if they are at equal distances."""
+    first, length, step, stride = 0, 1, 1, 1
     for side, size in zip(reversed(sides), reversed(dims), strict=True):
         first += side.start * stride
-        if len(side) > 1 and not (open_ended and side.step == 1):
+        if len(side) > 1 and length > 1 and side.step * stride != step * length:
             return None
-        length *= len(side)
-        open_ended = open_ended and len(side) == size
+        if len(side) > 1:
+            step = side.step * stride if length == 1 else step
+            length *= len(side)
         stride *= size
-    return range(first, first + length)
+    return range(first, first + length * step, step)
 
 
 def _box(run: range, dims: Dims) -> Box | None:
     """A range of row-major positions as a box, if it is one."""
-    start, length = run.start, len(run)
+    start, length, step = run.start, len(run), run.step
     sides: list[range] = []
     for size in reversed(dims):
         here = start % size
-        if length % size == 0 and here == 0:
-            sides.append(range(size))
-            length //= size
-        elif here + length <= size:
-            sides.append(range(here, here + length))
-            length = 1
+        if length == 1 or step % size == 0:
+            sides.append(range(here, here + 1))
+            step = max(1, step // size)
+        elif size % step == 0 and here < step and length % (size // step) == 0:
+            sides.append(range(here, size, step))
+            length //= size // step
+            step = 1
+        elif here + (length - 1) * step < size:
+            sides.append(range(here, here + (length - 1) * step + 1, step))
+            length, step = 1, 1
         else:
             return None
         start //= size

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from priced import fused
-from roofline.hlo.price.index_sets import WHOLE, boxed, common, count, joined, loosely, reshaped, reshaped_lines
+from roofline.graph.index_sets import WHOLE, boxed, common, count, joined, loosely, reshaped, reshaped_lines
 
 DIMS = st.lists(st.integers(1, 5), min_size=1, max_size=3).map(tuple)
 

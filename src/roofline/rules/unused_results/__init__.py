@@ -1,0 +1,1 @@
+"""Results that are computed, of which a part or nothing is used."""
