@@ -231,6 +231,19 @@ PROGRAMS: Mapping[str, Program] = {
     "repeated_keys_returned": Program(
         lambda t, q, k: (q @ (keys := _grouped(t, k, 4)).transpose(-1, -2), keys), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)
     ),
+    "gathered_matrices": Program(lambda t, x, ids, w: t.bmm(x[:, None], w[ids]), _of(1024, 512), _ids(1024), _of(64, 512, 512)),
+    "gathered_blocks_once": Program(lambda t, x, ids, w: t.bmm(x[:, None], w[ids]), _of(64, 512), _ids(64), _of(64, 512, 512)),
+    "repeated_columns": Program(lambda t, x, w: x @ w[:, :, None].expand(512, 512, 8).reshape(512, 4096), _of(8192, 512), _of(512, 512)),
+    "patches": Program(lambda t, x, w: w @ t.nn.functional.unfold(x, 3, padding=1), _of(16, 64, 64, 64), _of(128, 576)),
+    "patches_trained": Program(
+        lambda t, x, w: w @ t.nn.functional.unfold(x, 3, padding=1), _of(16, 64, 64, 64), _of(128, 576), backward=True
+    ),
+    "patches_apart": Program(lambda t, x, w: w @ t.nn.functional.unfold(x, 4, stride=4), _of(16, 64, 64, 64), _of(128, 1024)),
+    "weights_of_each_place": Program(
+        lambda t, x, w: t.nn.functional.unfold(x, 3, padding=1).view(16, 64, 9, 4096).permute(3, 0, 1, 2).reshape(4096, -1, 9) @ w,
+        _of(16, 64, 64, 64),
+        _of(4096, 9, 1),
+    ),
     "repeated_mask": Program(_masked, *[_of(8, 16, 1024, 64)] * 3, _of(8, 1024)),
 }
 

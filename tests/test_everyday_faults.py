@@ -205,7 +205,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
         ),
         (cumulated, [of(8192, 8192)], "one-hot-product", "multiplies by a triangle of ones"),
         (last_of_each, PROMPTS, "unused-results", "times the needed work"),
-        (convolved_as_patches, PIXELS, "repeated-operand", "stores overlapping patches of an array for a matmul"),
+        (convolved_as_patches, PIXELS, "repeated-operand", "in patches for a matmul"),
         (attended_in_pages, PAGES, "layout-copies", "gathers blocks of an array, such as pages of a cache"),
         (step_of_table, TABLE, "dense-gradient", "updates all rows of a table, of which at most 5% have a gradient"),
         (step_of_microbatches, MICROBATCHES, "dense-gradient", "updates all rows of a table, of which at most 8% have a gradient"),

@@ -27,7 +27,7 @@ ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), 
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
-UNUSED = ("unused-results", "")
+UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
 KINDS = (ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
@@ -69,6 +69,9 @@ TOLD = {
     "rows_picked": {UNUSED: 1},
     "columns_used": {UNUSED: 1},
     "diagonal_used": {UNUSED: 1},
+    "gathered_matrices": {(OPERAND, MATRICES): 2},
+    "patches": {(OPERAND, PATCHES): 2},
+    "patches_trained": {(OPERAND, PATCHES): 5},  # also the gradients of both factors, and the sum over windows
 }
 
 # What a trace of the same program is told instead: it does not say which of two arrays of equal size an operator reads, nor what the caller
@@ -89,6 +92,7 @@ BY_SIZE = {
     "one_hot_scattered": {ROWS: 2},
     "scores_returned": {ORDER: 2},
     "repeated_keys_returned": {(OPERAND, STORED): 2},
+    "gathered_matrices": {},  # the trace does not say how many were gathered
     "summed_and_returned": {ORDER: 2},
     "summed_beside_product": {ORDER: 2},
     "few_rows_trained": {FEW_ROWS: 1},  # those of the second product may be the gradient that was made before

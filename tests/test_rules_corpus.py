@@ -51,4 +51,4 @@ def test_the_forms_of_a_program_promise_about_the_same(name: str) -> None:
         for path in FORMS
         if path.name.startswith(f"{name}.")
     ]
-    assert max(promised) <= 1.25 * min(promised)
+    assert max(promised) <= EXPECTED[name].get("apart", 1.25) * min(promised)

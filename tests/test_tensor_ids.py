@@ -38,9 +38,9 @@ def told(graph: Graph) -> Counter[tuple[str, str]]:
     return Counter((kind, group) for _, kind, group in reasons)
 
 
-# On a CPU the scatter into numbers of 16 bits copies these to 32 bits and back, and only the copies are work.
-# A trace says that memory is left, not which view of it.
-ON_CPU = {"one_hot_scattered": {}, "rows_used": {}}
+# On a CPU the scatter into numbers of 16 bits copies these to 32 bits and back, and only the copies are work; nothing takes the sum over
+# windows, of which the trace tells another size. A trace says that memory is left, not which view of it.
+ON_CPU = {"one_hot_scattered": {}, "rows_used": {}, "patches_trained": {("repeated-operand", "patches"): 3}}
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -245,12 +245,12 @@ def looked_up_by_product(ids: Any, table: Any) -> Any:
         (lambda x: torch.topk(x, 8).values.sum(), SCORES, "unused-results", ""),
         (lambda x, w: (x @ w)[:, -1].softmax(-1), PROMPT, "unused-results", "computes 16,384 rows, of which it uses 16"),
         (lambda x, w: (made := x @ w, made[:, -1].softmax(-1)), PROMPT, "unused-results", ""),  # the caller gets all of them
-        (repeated_heads, FEW_HEADS, "repeated-operand", "stores a tensor several times over"),
+        (repeated_heads, FEW_HEADS, "repeated-operand", "stores an array several times over"),
         (
             lambda x, w: w @ functional.unfold(x, 3, padding=1),
             [(32, 128, 64, 64), (128, 1152)],
             "repeated-operand",
-            "each element of an image 9",
+            "each element of an array 9",
         ),
         (lambda x, w: functional.conv2d(x, w, padding=1), [(32, 128, 64, 64), (128, 128, 3, 3)], "repeated-operand", ""),
     ],

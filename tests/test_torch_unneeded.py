@@ -194,7 +194,7 @@ def test_keys_that_are_stored_for_each_query_head(
     mine = findings_on(steps_of(decode), tmp_path, "repeated-operand")
     assert bool(mine) == is_repeated
     if is_repeated:
-        assert "stores a tensor several times over" in mine[0].message
+        assert "stores an array several times over" in mine[0].message
         assert len(mine[0].ops) == 2
         assert (mine[0].saving_per_step_s or 0) > 130e-6  # all of the copy, and three eighths of the attention
 

@@ -287,7 +287,7 @@ def test_patches_that_are_stored_for_a_matmul(tmp_path: Path, operand: tuple[int
 
     def layer(kernels: Kernels) -> None:
         kernels.op("aten::im2col", [image], values=["[3, 3]", "[1, 1]", "[1, 1]" if is_told or len(operand) > 2 else "[0, 0]", stride])
-        kernels.op("aten::copy_", [patches, patches])
+        kernels.op("aten::copy_", [(16, patches[2], 576)] * 2, strides=[(576 * patches[2], 576, 1), (576 * patches[2], 1, patches[2])])
         if len(operand) == 2:
             kernels.op("aten::mm", [operand, (576, 64)])
         else:

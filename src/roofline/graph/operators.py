@@ -35,6 +35,8 @@ class Operator(StrEnum):
     ABSOLUTE = "absolute"
     ELEMENTWISE = "elementwise"  # any other function of each element
     REDUCE = "reduce"  # over axes
+    PATCHES = "patches"  # windows of its operand, each as one column: the elements of a window are along the second axis
+    FOLD = "fold"  # its operand's windows, added up where they overlap: the gradient of patches
     WINDOW = "window"  # a reduction of each window
     SOFTMAX = "softmax"  # along an axis, or its logarithm
     SCAN = "scan"  # a running reduction

@@ -14,7 +14,7 @@ from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
 from .repeated_operand.gathered_rows import gathered_rows
-from .repeated_operand.stored import stored_masks, stored_repeats
+from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
 from .unused_results.parts import unused_gradients, unused_parts
@@ -32,9 +32,12 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     low_batches,
     linear_recurrences,
     parallel_products,
+    stored_repeats,
+    folded_patches,
+    stored_masks,
     unused_gradients,
     unused_parts,
     unused_in_loops,
     diagonals_of_products,
 )
-RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows, stored_repeats, stored_masks)
+RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows)

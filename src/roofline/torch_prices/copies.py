@@ -124,23 +124,25 @@ def pad_backward(call: Call) -> Priced | None:
 def windows(call: Call) -> Priced | None:
     """Windows copied out of an image (sizes from kernel, dilation, padding and stride), or added back into one."""
     x = call.need(0)
+    made = call.outputs[0] if call.outputs else windows_result(call)
+    return streamed(MOVEMENT, x, (x,), (made,)) if made is not None and len(x.shape) > 2 else None
+
+
+def windows_result(call: Call) -> Tensor | None:
+    """The windows of an image, each a column; or the image that they are added up to."""
+    x, back = call.need(0), call.op == "aten::col2im"
     if len(x.shape) < 3:
         return None
-    if call.outputs:
-        return streamed(MOVEMENT, x, (x,), call.outputs[:1])
-    back = call.op == "aten::col2im"
     kernel, *steps = (call.ints(place + back) for place in range(1, 5))
     size = call.ints(1) if back else x.shape[-2:]
     if kernel is None or size is None or None in steps or not all(len(one or ()) == 2 for one in (kernel, size, *steps)):
         return None
     if back:
-        shape = (prod(x.shape[:-1]) // max(1, prod(kernel)), *size)
-    else:
-        dilation, padding, stride = (one or (1, 1) for one in steps)
-        sides = zip(size, kernel, stride, padding, dilation, strict=True)
-        places = (Axis(size=n, kernel=taps, stride=max(1, step), low=pad, high=pad, dilation=far).out for n, taps, step, pad, far in sides)
-        shape = (prod(x.shape[:-2]) * prod(kernel), *places)
-    return streamed(MOVEMENT, x, (x,), (Tensor(shape, x.dtype),))
+        return Tensor((*x.shape[:-2], x.shape[-2] // max(1, prod(kernel)), *size), x.dtype)
+    dilation, padding, stride = (one or (1, 1) for one in steps)
+    sides = zip(size, kernel, stride, padding, dilation, strict=True)
+    places = (Axis(size=n, kernel=taps, stride=max(1, step), low=pad, high=pad, dilation=far).out for n, taps, step, pad, far in sides)
+    return Tensor((*x.shape[:-3], x.shape[-3] * prod(kernel), prod(places)), x.dtype)
 
 
 @op("aten::constant_pad_nd", "aten::pad", *PADS)

@@ -47,6 +47,8 @@ _NAMES = {
     Operator.IDENTITY: "eye",
     Operator.INVERSE: "linalg_inv_ex",
     Operator.SOLVE: "_linalg_solve_ex linalg_solve_triangular",
+    Operator.PATCHES: "im2col",
+    Operator.FOLD: "col2im",
     Operator.TRIANGLE: "tril triu tril_ triu_",
     Operator.COPY: "copy_ _to_copy clone contiguous",
 }

@@ -66,6 +66,21 @@ def padded_depth(x, w):
     return jnp.pad(x, ((0, 0), (0, 1048))) @ jnp.pad(w, ((0, 1048), (0, 0)))
 
 
+def stored_keys(q, k):
+    return jnp.einsum("bhqd,bhkd->bhqk", q, lax.optimization_barrier(jnp.repeat(k, 4, 1)))
+
+
+def gathered_matrices(x, chosen, w):
+    return jnp.einsum("trd,tdf->trf", x, lax.optimization_barrier(w[chosen]))
+
+
+def patches(x, w):
+    height, width = x.shape[1:3]
+    filled = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
+    parts = [filled[:, row : row + height, column : column + width] for row in range(3) for column in range(3)]
+    return lax.optimization_barrier(jnp.concatenate(parts, -1)) @ w
+
+
 HEADS = ((8, 16, 2048, 64), BF16)
 PROGRAMS = {
     stored_attention: ("v5e", HEADS, HEADS, HEADS),
@@ -75,6 +90,9 @@ PROGRAMS = {
     one_hot_gradient: ("v6e", ((8192,), INT32), ((32000, 1024), BF16), ((1024, 1024), BF16)),
     product_order: ("v6e", ((4096, 4096), BF16), ((4096, 4096), BF16), ((4096, 128), BF16)),
     summed_rows: ("v5e", ((8, 2048, 4096), BF16), ((4096, 2048), BF16)),
+    stored_keys: ("v5e", ((8, 32, 256, 128), BF16), ((8, 8, 8192, 128), BF16)),
+    gathered_matrices: ("v5e", ((512, 128, 512), BF16), ((512,), INT32), ((32, 512, 512), BF16)),
+    patches: ("v5e", ((16, 64, 64, 128), BF16), ((1152, 128), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }
 

@@ -114,6 +114,9 @@ def _call(site: Site) -> Meaning:
     target = site.instruction.custom_call_target
     if product_dimensions(site.instruction) is not None and len(site.operands) > 1:
         return _product(site)
+    if target == "ConcatBitcast":  # slices that were copied to one place
+        (axis,) = [axis for axis, size in enumerate(site.instruction.shape.dims) if size != site.operands[0].shape.dims[axis]][:1] or (0,)
+        return Meaning(Operator.CONCATENATE, axis)
     if target in _PLACED:
         return Meaning(Operator.VIEW, None, 1)
     if target.startswith(_CONVOLUTIONS):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
-from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Params, Phase, Region
+from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Params, Part, Phase, Region
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction
@@ -199,6 +199,8 @@ class _Lowering:
             maker = self.graph.maker.get(takes[0])
             if maker is not None and maker.operator == Operator.FILL:  # one value everywhere
                 operator, params, takes = Operator.FILL, maker.params, []
+        if operator == Operator.CONCATENATE and (whole := _cut_whole(self.graph, takes, self.graph.arrays[arrays[0]])) is not None:
+            operator, params, takes = Operator.COPY, None, [whole]  # a prefetch in several slices
         if means.then is None:
             self._append(operator, takes[: means.most], arrays, params, kernel, phase)
             if operator in (Operator.DOT, Operator.REDUCE):
@@ -298,6 +300,17 @@ def _without_axes(array: Array, axes: frozenset[int]) -> Array:
             distance *= max(array.shape[axis], 1)
     shape = tuple(array.shape[axis] for axis in kept)
     return Array(shape, array.dtype, tuple(by_axis[axis] for axis in kept), space=array.space)
+
+
+def _cut_whole(graph: Graph, parts: Sequence[int], whole: Array) -> int | None:
+    """The array that was cut into these parts, if they are all of it."""
+    makers = [graph.maker.get(part) for part in parts]
+    cut = {node.takes[0] for node in makers if node is not None and node.operator == Operator.SLICE}
+    starts = [node.params.starts for node in makers if node is not None and isinstance(node.params, Part)]
+    if len(cut) != 1 or len({*starts}) < len(parts) or starts != sorted(starts):
+        return None
+    source = cut.pop()
+    return source if graph.arrays[source].shape == whole.shape else None
 
 
 def leaves(tree: Tree) -> tuple[int, ...]:

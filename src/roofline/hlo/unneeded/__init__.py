@@ -62,7 +62,6 @@ from .sorted_parts import sorted_parts
 from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
 from .stacked_states import stacked_states
-from .stored_repeats import stored_repeats
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .undone_sorts import undone_sorts
@@ -113,7 +112,6 @@ RULES: tuple[Rule, ...] = (
     odd_transforms,
     repeated_rows,
     repeated_operands,
-    stored_repeats,
     padded_tiles,
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.

@@ -15,6 +15,7 @@ from ...cost import NOTHING
 from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
+from ...torch_prices.copies import windows_result
 from ...torch_prices.operators import Meaning, append, meaning, tensors_of
 from .columns import NONE
 from .executions import Execution
@@ -287,6 +288,8 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return Tensor(sizes, first.dtype) if isinstance(sizes, tuple) and all(isinstance(size, int) for size in sizes) else None
     if means.operator == Operator.CONCATENATE:
         return _joined(tensors, means.params)
+    if means.operator in (Operator.PATCHES, Operator.FOLD):
+        return windows_result(Call(priced.name, args=priced.args))
     return result_of(priced)
 
 

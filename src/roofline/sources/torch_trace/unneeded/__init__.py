@@ -38,7 +38,6 @@ from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
 from .sorted_parts import sorted_parts
 from .train_mode import unused_statistics
-from .unfolded_patches import unfolded_patches
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
 from .weight_casts import are_updated, operand_casts, weight_cast, weight_shapes
@@ -56,7 +55,6 @@ BY_SHAPE: Rules = (
     padded_tensors,
     dequantized_weights,
     reordered_caches,
-    unfolded_patches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
 BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
