@@ -233,6 +233,18 @@ PROGRAMS: Mapping[str, Program] = {
     ),
     "gathered_matrices": Program(lambda t, x, ids, w: t.bmm(x[:, None], w[ids]), _of(1024, 512), _ids(1024), _of(64, 512, 512)),
     "gathered_blocks_once": Program(lambda t, x, ids, w: t.bmm(x[:, None], w[ids]), _of(64, 512), _ids(64), _of(64, 512, 512)),
+    "gathered_pages": Program(
+        lambda t, q, pages, ids: q @ pages[ids].view(64, 8, 1024, 128).transpose(-1, -2),
+        _of(64, 8, 1, 128),
+        _of(8192, 8, 16, 128),
+        _ids(64, 64),
+    ),
+    "gathered_pages_returned": Program(
+        lambda t, q, pages, ids: (q @ (keys := pages[ids].view(64, 8, 1024, 128)).transpose(-1, -2), keys),
+        _of(64, 8, 1, 128),
+        _of(8192, 8, 16, 128),
+        _ids(64, 64),
+    ),
     "repeated_columns": Program(lambda t, x, w: x @ w[:, :, None].expand(512, 512, 8).reshape(512, 4096), _of(8192, 512), _of(512, 512)),
     "patches": Program(lambda t, x, w: w @ t.nn.functional.unfold(x, 3, padding=1), _of(16, 64, 64, 64), _of(128, 576)),
     "patches_trained": Program(

@@ -28,7 +28,7 @@ BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
-KINDS = (ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
+KINDS = ("layout-copies", ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -70,6 +70,8 @@ TOLD = {
     "columns_used": {UNUSED: 1},
     "diagonal_used": {UNUSED: 1},
     "gathered_matrices": {(OPERAND, MATRICES): 2},
+    "gathered_pages": {("layout-copies", "blocks"): 1},
+    "gathered_blocks_once": {("layout-copies", "blocks"): 1},
     "patches": {(OPERAND, PATCHES): 2},
     "patches_trained": {(OPERAND, PATCHES): 5},  # also the gradients of both factors, and the sum over windows
 }
@@ -92,6 +94,8 @@ BY_SIZE = {
     "one_hot_scattered": {ROWS: 2},
     "scores_returned": {ORDER: 2},
     "repeated_keys_returned": {(OPERAND, STORED): 2},
+    "gathered_pages": {},
+    "gathered_blocks_once": {},
     "gathered_matrices": {},  # the trace does not say how many were gathered
     "summed_and_returned": {ORDER: 2},
     "summed_beside_product": {ORDER: 2},

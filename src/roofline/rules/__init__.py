@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from ..graph import Graph
 from ..workload import Avoidable
 from .latency.linear_recurrences import linear_recurrences
+from .layout_copies.gathered_blocks import gathered_blocks
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
 from .one_hot_product.bins import compared_bins
@@ -39,5 +40,6 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     unused_parts,
     unused_in_loops,
     diagonals_of_products,
+    gathered_blocks,
 )
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows)

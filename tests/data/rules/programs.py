@@ -74,6 +74,11 @@ def gathered_matrices(x, chosen, w):
     return jnp.einsum("trd,tdf->trf", x, lax.optimization_barrier(w[chosen]))
 
 
+def gathered_pages(q, pages, table):
+    keys = lax.optimization_barrier(pages[table].reshape(64, -1, 8, 128))
+    return jnp.einsum("brhd,bkhd->bhrk", q, keys)
+
+
 def patches(x, w):
     height, width = x.shape[1:3]
     filled = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -92,6 +97,7 @@ PROGRAMS = {
     summed_rows: ("v5e", ((8, 2048, 4096), BF16), ((4096, 2048), BF16)),
     stored_keys: ("v5e", ((8, 32, 256, 128), BF16), ((8, 8, 8192, 128), BF16)),
     gathered_matrices: ("v5e", ((512, 128, 512), BF16), ((512,), INT32), ((32, 512, 512), BF16)),
+    gathered_pages: ("v5e", ((64, 16, 8, 128), BF16), ((4096, 16, 8, 128), BF16), ((64, 32), INT32)),
     patches: ("v5e", ((16, 64, 64, 128), BF16), ((1152, 128), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }

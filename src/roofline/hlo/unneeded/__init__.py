@@ -34,7 +34,6 @@ from .duplicates import duplicates
 from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
-from .gathered_blocks import gathered_blocks
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
@@ -102,7 +101,6 @@ RULES: tuple[Rule, ...] = (
     stacked_arguments,
     stacked_activations,
     loop_invariants,
-    gathered_blocks,
     layout_copies,
     carried_sums,
     large_windows,
