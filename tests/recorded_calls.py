@@ -225,6 +225,10 @@ PROGRAMS: Mapping[str, Program] = {
     "rows_used_of_an_argument": Program(lambda t, x, w, y: (x @ w, y[:1024].exp()), _of(4096, 1024), _of(1024, 4096), _of(4096, 4096)),
     "rows_overwritten": Program(_other_rows, _of(4096, 1024), _of(1024, 4096), _of(1024, 4096)),
     "rows_shifted": Program(lambda t, x, w: (x @ w)[:-1].exp(), _of(4096, 1024), _of(1024, 4096)),
+    # Sorts of which a part is used.
+    "sorted_part": Program(lambda t, x: t.sort(x, -1, descending=True).values[:, :8].sum(), _of(512, 8192)),
+    "sorted_columns": Program(lambda t, x: t.sort(x, 0).values[:, :8].sum(), _of(8192, 512)),
+    "sorted_and_returned": Program(lambda t, x: ((s := t.sort(x, -1).values)[:, :8].sum(), s), _of(512, 8192)),
     # Arrays that are stored several times over.
     "repeated_heads": Program(_attended, _of(8, 32, 1024, 128), _of(8, 8, 1024, 128), _of(8, 8, 1024, 128)),
     "repeated_keys": Program(lambda t, q, k: q @ _grouped(t, k, 4).transpose(-1, -2), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)),

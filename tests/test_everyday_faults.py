@@ -228,6 +228,19 @@ def test_a_shuffle_that_sorts_once_is_not_told_of_rounds() -> None:
     assert not [one for one in told(permuted, [of(1024, dtype=FP32)]) if one.kind == "duplicated-work"]  # in one round
 
 
+def test_rows_that_are_sorted_by_two_keys_need_both_sorts() -> None:
+    def by_two_keys(first: Any, second: Any, x: Any) -> Any:
+        _, first, x = jax.lax.sort((second, first, x), num_keys=1)
+        return jax.lax.sort((first, x), num_keys=1)[1]
+
+    def by_one(first: Any, second: Any, x: Any) -> Any:
+        return jax.lax.sort((first, jax.lax.sort((second, x), num_keys=1)[1]), num_keys=1)[1]
+
+    args = [of(2**22, dtype=FP32) for _ in range(3)]
+    assert not [one for one in told(by_two_keys, args) if one.kind == "duplicated-work"]
+    assert [one for one in told(by_one, args) if one.kind == "duplicated-work"]
+
+
 def test_a_program_in_fp32_is_not_told_to_drop_a_cast() -> None:
     first = told(layers, [of(8192, 2048, dtype=FP32), of(2048, 8192, dtype=FP32), of(8192, 2048, dtype=FP32)])[0]
     assert first.kind == "wide-format"

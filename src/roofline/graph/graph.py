@@ -169,6 +169,14 @@ class Graph(Struct, dict=True):
             innermost |= {array: region for place in region.nodes for array in self.nodes[place].gives}
         return innermost
 
+    @cached_property
+    def _handed_on(self) -> set[int]:
+        return self.results.union(*({*region.handed_on} for region in self.regions))
+
+    def is_handed_on(self, array: int) -> bool:
+        """Whether an array is needed after the program, or by the next iteration of a loop."""
+        return array in self._handed_on
+
     def cost(self, node: Node) -> Cost:
         """The cost of the kernel that runs a node."""
         kernel = self.kernels.get(node.kernel)

@@ -40,7 +40,7 @@ class Operator(StrEnum):
     WINDOW = "window"  # a reduction of each window
     SOFTMAX = "softmax"  # along an axis, or its logarithm
     SCAN = "scan"  # a running reduction
-    SORT = "sort"
+    SORT = "sort"  # its operands along an axis, in the order of the first
     TOP_K = "top-k"
     FOURIER = "fourier"
     FACTOR = "factor"  # a factorisation of matrices

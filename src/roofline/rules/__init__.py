@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ..graph import Graph
 from ..workload import Avoidable
+from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
 from .low_batch.few_rows import low_batches
@@ -19,6 +20,7 @@ from .repeated_operand.stored import folded_patches, stored_masks, stored_repeat
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
 from .unused_results.parts import unused_gradients, unused_parts
+from .unused_results.sorts import sorted_parts, undone_sorts
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
 # Those for XLA programs too, which have no rule of their own for these faults any more.
@@ -41,5 +43,8 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     unused_in_loops,
     diagonals_of_products,
     gathered_blocks,
+    sorted_parts,
+    undone_sorts,
+    shuffles,
 )
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows)

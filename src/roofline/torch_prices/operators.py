@@ -47,6 +47,8 @@ _NAMES = {
     Operator.IDENTITY: "eye",
     Operator.INVERSE: "linalg_inv_ex",
     Operator.SOLVE: "_linalg_solve_ex linalg_solve_triangular",
+    Operator.SORT: "sort",
+    Operator.TOP_K: "topk",
     Operator.PATCHES: "im2col",
     Operator.FOLD: "col2im",
     Operator.TRIANGLE: "tril triu tril_ triu_",
@@ -127,6 +129,9 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(operator if is_scalar else Operator.OTHER, everything, _axis(name, args))
     if name in _SOFTMAX:
         return Meaning(Operator.SOFTMAX, everything, _axis(name, args))
+    if operator == Operator.SORT:
+        axis = next((arg for arg in args[1:] if isinstance(arg, int) and not isinstance(arg, bool)), -1)
+        return Meaning(operator, (0,), axis % max(len(tensors[0].shape), 1))
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)

@@ -79,6 +79,10 @@ def gathered_pages(q, pages, table):
     return jnp.einsum("brhd,bkhd->bhrk", q, keys)
 
 
+def sorted_part(x):
+    return jnp.sort(x, -1)[:, -8:]
+
+
 def patches(x, w):
     height, width = x.shape[1:3]
     filled = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -98,6 +102,7 @@ PROGRAMS = {
     stored_keys: ("v5e", ((8, 32, 256, 128), BF16), ((8, 8, 8192, 128), BF16)),
     gathered_matrices: ("v5e", ((512, 128, 512), BF16), ((512,), INT32), ((32, 512, 512), BF16)),
     gathered_pages: ("v5e", ((64, 16, 8, 128), BF16), ((4096, 16, 8, 128), BF16), ((64, 32), INT32)),
+    sorted_part: ("v5e", ((512, 32768), FP32)),
     patches: ("v5e", ((16, 64, 64, 128), BF16), ((1152, 128), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }

@@ -125,7 +125,7 @@ def _call(site: Site) -> Meaning:
     if attention_of(site) is not None and "Backward" not in target:
         return Meaning(Operator.ATTENTION)
     if target.startswith(_SORTS):
-        return Meaning(Operator.SORT, len(site.operands[0].shape.dims) - 1 if site.operands else None)
+        return Meaning(_order(site), len(site.operands[0].shape.dims) - 1 if site.operands else None)
     if target.startswith(_TOP_K):
         return Meaning(Operator.TOP_K, len(site.operands[0].shape.dims) - 1 if site.operands else None)
     return Meaning(Operator.OTHER)
@@ -195,7 +195,12 @@ def _pad(site: Site) -> Meaning:
 
 
 def _sort(site: Site) -> Meaning:
-    return Meaning(Operator.SORT, site.instruction.dimensions[0])
+    return Meaning(_order(site), site.instruction.dimensions[0])
+
+
+def _order(site: Site) -> Operator:
+    """A sort, unless the author asked for a top-k, which compilers write as a sort if it is of many elements."""
+    return Operator.TOP_K if "top_k" in site.instruction.op_name else Operator.SORT
 
 
 def _gather(site: Site) -> Meaning:

@@ -56,14 +56,11 @@ from .selected import selected_products
 from .selected_updates import selected_updates
 from .shifted import shifted_arguments
 from .shortened import EqualLayers, shortened_kernels
-from .shuffles import shuffles
-from .sorted_parts import sorted_parts
 from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
 from .stacked_states import stacked_states
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
-from .undone_sorts import undone_sorts
 from .values import Value, Values
 from .wide_arguments import wide_arguments
 from .widened_weights import widened_weights
@@ -94,9 +91,6 @@ RULES: tuple[Rule, ...] = (
     padding,
     pooled_windows,
     dense_gradients,
-    sorted_parts,
-    undone_sorts,
-    shuffles,
     duplicates,
     stacked_arguments,
     stacked_activations,

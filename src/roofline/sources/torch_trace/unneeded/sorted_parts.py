@@ -26,7 +26,8 @@ def sorted_parts(recorded: Recorded) -> Iterator[tuple[PricedExecution, Avoidabl
     for place, held in enumerate(recorded.ordered):
         one, priced = held
         rows = next(iter(tensors_of(priced)), None) if priced.name in SORTS else None
-        if rows is None or len(rows.shape) < 2:
+        axes = [arg for arg in priced.args[1:] if isinstance(arg, int) and not isinstance(arg, bool)]
+        if rows is None or len(rows.shape) < 2 or not {*axes[:1]} <= {-1, len(rows.shape) - 1}:
             continue
         after = recorded.ordered[place + 1 : place + 1 + AHEAD]
         later = [held for held in after if held[0].mark == one.mark and held[1] is not priced]
