@@ -61,7 +61,13 @@ def _tensors(torch: Any, program: Program) -> list[Any]:
 
 
 def _tensor(torch: Any, shape: tuple[int, ...], number: Any) -> Any:
-    return torch.zeros(shape, dtype=number) if number == torch.int64 else torch.ones(shape, dtype=number)
+    """Zeros for indices; else ones, and more on the diagonal of square matrices, which have an inverse then."""
+    if number == torch.int64:
+        return torch.zeros(shape, dtype=number)
+    tensor = torch.ones(shape, dtype=number)
+    if len(shape) > 1 and shape[-1] == shape[-2]:
+        tensor.diagonal(dim1=-2, dim2=-1).add_(1)
+    return tensor
 
 
 def _run(torch: Any, program: Program, tensors: list[Any]) -> Any:

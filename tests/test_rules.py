@@ -69,6 +69,7 @@ TOLD = {
     "rows_picked": {UNUSED: 1},
     "columns_used": {UNUSED: 1},
     "diagonal_used": {UNUSED: 1},
+    "last_of_many_rows": {UNUSED: 1},
     "gathered_matrices": {(OPERAND, MATRICES): 2},
     "sorted_part": {("unused-results", "sorted"): 1},
     "gathered_pages": {("layout-copies", "blocks"): 1},
@@ -80,6 +81,7 @@ TOLD = {
 # What a trace of the same program is told instead: it does not say which of two arrays of equal size an operator reads, nor what the caller
 # uses, and zeros are made by another operator there.
 BY_SIZE = {
+    "last_of_many_rows": {},
     "rows_used": {},  # the rows are next to each other, and columns an operand like any other
     "columns_used": {},
     "diagonal_used": {},

@@ -38,12 +38,29 @@ def told(graph: Graph) -> Counter[tuple[str, str]]:
     return Counter((kind, group) for _, kind, group in reasons)
 
 
-# On a CPU the scatter into numbers of 16 bits copies these to 32 bits and back, and only the copies are work; nothing takes the sum over
-# windows, of which the trace tells another size. A trace says that memory is left, not which view of it.
-ON_CPU = {"one_hot_scattered": {}, "rows_used": {}, "patches_trained": {("repeated-operand", "patches"): 3}}
+# What differs from the function: a trace does not have the kernel of positions, which takes no tensor. On a CPU the scatter into numbers
+# of 16 bits copies these to 32 bits and back, and only the copies are work; nothing takes the sum over windows, of which the trace tells
+# another size. A trace says that memory is left, not which view of it.
+ROWS, UNUSED = ("one-hot-product", ""), ("unused-results", "")
+ON_CPU = {
+    "one_hot": {ROWS: 4},
+    "one_hot_square": {ROWS: 4},
+    "one_hot_trained": {ROWS: 5},
+    "one_hot_added_up": {ROWS: 4},
+    "few_classes": {ROWS: 4},
+    "one_hot_scattered": {},
+    "rows_used": {},
+    "patches_trained": {("repeated-operand", "patches"): 3},
+    # On a CPU a mean is a sum, a division in place and copies, and an inverse is written in place by routines of LAPACK.
+    "summed_rows": {},
+    "summed_rows_trained": {},
+    "inverse_of_columns": {},
+    "inverse_of_vector": {},
+}
+CAPTURED = [name for name in PROGRAMS if name != "solved_for_identity"]  # of a matrix without elements, which cannot be run
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", CAPTURED)
 def test_a_captured_program_is_told_what_the_function_is(name: str) -> None:
     graph, _ = graph_in(data_of(name))
     assert all(array.sure for array in graph.arrays)
@@ -82,7 +99,7 @@ def test_an_execution_trace_beside_a_trace_gives_the_same_edges(name: str) -> No
         (node.operator, node.kernel) for node in captured.nodes if node.kernel >= 0
     ]
     assert all(array.sure for array in graph.arrays)
-    assert told(graph) == TOLD.get(name, {})
+    assert told(graph) == ON_CPU.get(name, TOLD.get(name, {}))
 
 
 def beside(folder: Path, text: bytes, name: str = "products_beside") -> tuple[Graph, tuple[str, ...]]:

@@ -132,6 +132,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if operator == Operator.SORT:
         axis = next((arg for arg in args[1:] if isinstance(arg, int) and not isinstance(arg, bool)), -1)
         return Meaning(operator, (0,), axis % max(len(tensors[0].shape), 1))
+    if operator == Operator.DIVIDE and len(args) > 2:  # it rounds the quotient
+        return Meaning(Operator.ELEMENTWISE, everything)
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)
@@ -169,7 +171,7 @@ def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Me
 def _reduction(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meaning:
     """A reduction over some axes, all if none are given; ``max`` and ``min`` of two tensors are elementwise."""
     function, rank = _REDUCTIONS[name], len(tensors[0].shape)
-    if len(tensors) > 1:
+    if len(tensors) > 1 and function in (Operator.MAXIMUM, Operator.MINIMUM):
         return Meaning(function, tuple(range(len(tensors))))
     given = args[1] if len(args) > 1 else ()
     axes = given if isinstance(given, tuple) else (given,) if isinstance(given, int) and not isinstance(given, bool) else ()

@@ -178,9 +178,11 @@ def _concatenate(site: Site) -> Meaning:
 
 
 def _slice(site: Site) -> Meaning:
-    sides = site.instruction.slices
+    cuts = site.instruction.slices
+    if len(cuts) != len(site.operands[0].shape.dims):
+        return Meaning(Operator.OTHER)
     return Meaning(
-        Operator.SLICE, Part(*(tuple(side) for side in zip(*((cut.start, cut.limit, cut.stride) for cut in sides), strict=True)))
+        Operator.SLICE, Part(tuple(cut.start for cut in cuts), tuple(cut.limit for cut in cuts), tuple(cut.stride for cut in cuts))
     )
 
 
