@@ -6,15 +6,16 @@ from collections.abc import Iterable
 # convolution of at least twice the length. A convolution of 8192 samples by transforms in PyTorch, with its gradient, on an H200: 6.19 ms
 # for a length of 16383 (3 · 43 · 127), 2.10 ms for 16384 (predicted: 3.5 ms saved). How much a length costs is measured, not known from it.
 LARGEST_FACTOR = 7
+LONGEST = 2**36  # complex numbers take 0.5 TB: no device has room for longer ones, and the factors of a damaged length may take hours
 
 
 def slow_length(lengths: Iterable[int]) -> str:
     """The length with the largest prime factor and that factor, in words; empty if the factor is small.
 
-    >>> slow_length([256, 16381]), slow_length([2 * 8009]), slow_length([2 * 3 * 5 * 7])
+    >>> slow_length([256, 16381]), slow_length([2 * 8009]), slow_length([2 * 3 * 5 * 7, 2**61 - 1])
     ('16381, which is a prime', '16018, which has the prime factor 8009', '')
     """
-    length = max(lengths, key=largest_prime_factor, default=1)
+    length = max((length for length in lengths if length <= LONGEST), key=largest_prime_factor, default=1)
     factor = largest_prime_factor(length)
     if factor <= LARGEST_FACTOR:
         return ""
