@@ -109,7 +109,7 @@ RULES: tuple[Rule, ...] = (
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     occasional_work: (unused_gradients,),
-    pooled_windows: (unused_parts, unused_in_loops, diagonals_of_products),
+    stacked_arguments: (unused_parts, unused_in_loops, diagonals_of_products),  # a copy that need not be made counts before its unused part
 }
 
 

@@ -86,9 +86,21 @@ def _shares(graph: Graph) -> dict[int, Share]:
         results = [(graph.arrays[array], regions.get(array, NOTHING)) for array in graph.written(kernel)]
         elements = sum(array.elements for array, _ in results)
         used = sum(count(region, array.shape) for array, region in results)
-        if elements and used < MOST_USED * elements:
-            shares[kernel] = Share(used / elements, _read_anyway(graph, nodes, regions))
+        share = max(used / elements, _computed(graph, nodes, regions) if len(results) > 1 else 0.0) if elements else 1.0
+        if share < MOST_USED:
+            shares[kernel] = Share(share, _read_anyway(graph, nodes, regions))
     return shares
+
+
+def _computed(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region]) -> float:
+    """The largest share that is needed of the result of a product of a kernel with several results; 0 without products.
+
+    A result that is used in part may be another form of one that is used whole: the logits of a loss over words, in fp32 for those of the
+    targets and in bf16 for the sum over all words.
+    """
+    products = [node.gives[0] for node in nodes if node.operator == Operator.DOT]
+    shares = [count(regions.get(array, NOTHING), graph.arrays[array].shape) / max(graph.arrays[array].elements, 1) for array in products]
+    return max(shares, default=0.0)
 
 
 def _leaves_parts_out(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region]) -> bool:

@@ -12,7 +12,7 @@ _TARGETS = """
 Sharding SPMDFullToShardShape SPMDShardToFullShape ShardBarrierFrom ShardBarrierTo InspectSharding CustomSPMDPartitioning
 xla.sdy.* annotate_device_placement MoveToHost MoveToDevice PinToDevice PinToDeviceSram Pin Unpin LayoutConstraint SetBound
 AllocateBuffer AsyncCollectiveDone AsyncCollectiveStart PrepareAsyncCallDone PrepareAsyncCallStart CreateBuffer ConcatBitcast
-AssumeGatherIndicesInBound GetRngSeed
+AssumeGatherIndicesInBound GatherScatterIndicesBitpacked GetRngSeed
 __xla_internal_call_marker_before __xla_internal_call_marker_after xla.debug.Log shape_assertion stablehlo.dynamic_*
 """
 ANNOTATIONS = tuple(_TARGETS.split())
