@@ -6,6 +6,7 @@ from roofline.hlo.lower import lowered
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
+from roofline.rules.unused_results.sorts import sorted_parts
 
 FUSED = """HloModule fused
 %body (p: bf16[64,32], q: bf16[16,32]) -> (bf16[64,16], f32[64,16]) {
@@ -129,3 +130,20 @@ def test_a_split_depth_is_one_product() -> None:
 def test_views_launch_no_kernel() -> None:
     graph = _graph(LOOP)
     assert all(node.kernel == NO_KERNEL for node in graph.of(Operator.FILL, Operator.LOOP))
+
+
+WORKSPACE = """HloModule sorted
+ENTRY %main (keys: f32[8,2097152]) -> f32[8,1] {
+  %keys = f32[8,2097152]{1,0} parameter(0)
+  %sort = (f32[8,2097152]{1,0}, s8[1048576]{0}) custom-call(%keys), custom_call_target="__cub$DeviceRadixSort"
+  %sorted = f32[8,2097152]{1,0} get-tuple-element(%sort), index=0
+  ROOT %quantile = f32[8,1]{1,0} slice(%sorted), slice={[0:8], [9999:10000]}
+}
+"""
+
+
+def test_the_workspace_of_a_sort_is_no_sorted_result() -> None:
+    graph = _graph(WORKSPACE)
+    (sort,) = graph.of(Operator.SORT)
+    ((kernel, evidence),) = sorted_parts(graph)
+    assert (kernel, evidence.facts["row"], evidence.facts["used"]) == (sort.kernel, 2097152, 1)

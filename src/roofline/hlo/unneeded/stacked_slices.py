@@ -1,4 +1,4 @@
-"""Slices of an array that a loop writes one by one: the kernel that writes them, those that work for it alone, and what fills the array."""
+"""Slices of an array that a loop writes one by one: the kernel that writes them, and what fills the array."""
 
 from collections.abc import Iterator
 
@@ -24,16 +24,6 @@ def writer_of(values: Values, body: Computation, part: int) -> int | None:
         return None
     writer = made.inside[0][1] if made.inside else made.instruction
     return next((place for place, one in enumerate(body.instructions) if one is writer), None)
-
-
-def only_for(kernels: Kernels, body: Computation, writer: int) -> Iterator[int]:
-    """The kernels of a body whose results are only used by ``writer``, that one included."""
-    mine = {writer}
-    for place in range(len(body.instructions) - 1, -1, -1):
-        users = kernels.values.users(body, place)
-        if place != writer and users and mine.issuperset(users) and body[place].opcode != "parameter":
-            mine.add(place)
-    yield from (place for place in sorted(mine) if place in kernels.costs)
 
 
 def fillers(kernels: Kernels, loop: Instruction, part: int) -> Iterator[int]:

@@ -28,10 +28,10 @@ def sorted_parts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         keys, axis = graph.arrays[sort.takes[0]] if sort.takes else None, sort.params
         if keys is None or sort.kernel == NO_KERNEL or not isinstance(axis, int) or not keys.shape:
             continue
-        row = keys.shape[axis]
-        most, group = max((_kept(graph, array, axis) for array in sort.gives), default=row), GROUP
+        row, results = keys.shape[axis], [array for array in sort.gives if graph.arrays[array].shape == keys.shape]  # no workspace
+        most, group = max((_kept(graph, array, axis) for array in results), default=row), GROUP
         if not 0 < most <= MOST_KEPT * row:
-            most, group = min(sum(_taken(graph, array, axis) for array in sort.gives), row), QUANTILE
+            most, group = min(sum(_taken(graph, array, axis) for array in results), row), QUANTILE
             if not 0 < most <= FEW * row or row < LONG:
                 continue
         cost = graph.cost(sort)
@@ -68,7 +68,7 @@ def _after(graph: Graph, node: Node, axis: int) -> int | None:
 
 def _kept(graph: Graph, array: int, axis: int) -> int:
     """How many elements at one end of each sorted row are used; all of them unless every use is a slice."""
-    row = graph.arrays[array].shape[axis] if axis < len(graph.arrays[array].shape) else 0
+    row = graph.arrays[array].shape[axis]
     if graph.is_handed_on(array):
         return row
     kept = 0
