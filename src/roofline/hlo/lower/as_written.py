@@ -31,7 +31,13 @@ def as_written(module: HloModule) -> HloModule:
     """
     if CONVOLUTION not in module.opcodes and FUSION not in module.opcodes:
         return module
-    bodies = {call.computation for computation in module for one in computation if one.opcode == FUSION for call in one.calls}
+    bodies = {
+        call.computation
+        for computation in module
+        for instruction in computation
+        if instruction.opcode == FUSION
+        for call in instruction.calls
+    }
     computations = list(module.computations)
     left = _MOST_GROWTH * sum(map(len, computations)) + _MORE
     for number in sorted(bodies):
@@ -49,7 +55,7 @@ def as_written(module: HloModule) -> HloModule:
 def _flattened(module: HloModule, number: int, most: int) -> Computation | None:
     """A fused body with the bodies of the fusions in it in their place; ``None`` if it would have more than so many instructions."""
     computation = module.computations[number]
-    if not any(one.opcode == FUSION and one.calls for one in computation.instructions):
+    if not any(instruction.opcode == FUSION and instruction.calls for instruction in computation.instructions):
         return computation if len(computation) <= most else None
     written: list[Instruction] = []
     where = _write(module, computation, {}, written, most)
@@ -66,38 +72,38 @@ def _write(module: HloModule, computation: Computation, given: dict[int, int], w
     """
     where = dict(given)
     for index in in_order(computation):
-        one = computation.instructions[index]
+        instruction = computation.instructions[index]
         if index in where:
             continue
-        body = module.computations[one.calls[0].computation] if one.opcode == FUSION and one.calls else None
-        if body is not None and len(written) <= most and len(body.parameters) <= len(one.operands):
-            inner = dict(zip(body.parameters, (where[operand] for operand in one.operands), strict=False))
+        body = module.computations[instruction.calls[0].computation] if instruction.opcode == FUSION and instruction.calls else None
+        if body is not None and len(written) <= most and len(body.parameters) <= len(instruction.operands):
+            inner = dict(zip(body.parameters, (where[operand] for operand in instruction.operands), strict=False))
             where[index] = _write(module, body, inner, written, most)[body.root]
-        elif (part := _part(one, where, written)) is not None:
+        elif (part := _part(instruction, where, written)) is not None:
             where[index] = part
         else:
-            written.append(replace(one, operands=tuple(where[operand] for operand in one.operands), control=()))
+            written.append(replace(instruction, operands=tuple(where[operand] for operand in instruction.operands), control=()))
             where[index] = len(written) - 1
     return where
 
 
-def _part(one: Instruction, where: dict[int, int], written: Sequence[Instruction]) -> int | None:
+def _part(instruction: Instruction, where: dict[int, int], written: Sequence[Instruction]) -> int | None:
     """The value that is taken out of a tuple which an inner fusion made."""
-    if one.opcode != "get-tuple-element":
+    if instruction.opcode != "get-tuple-element":
         return None
-    whole, place = written[where[one.operands[0]]], one.integer("index") or 0
+    whole, place = written[where[instruction.operands[0]]], instruction.integer("index") or 0
     return whole.operands[place] if whole.opcode == "tuple" and place < len(whole.operands) else None
 
 
 def _with_dots(computation: Computation) -> Computation:
     """A body with dots for its convolutions that are products."""
-    if not any(one.opcode == CONVOLUTION for one in computation.instructions):
+    if not any(instruction.opcode == CONVOLUTION for instruction in computation.instructions):
         return computation
     written: list[Instruction] = []
     where: dict[int, int] = {}
-    for index, one in enumerate(computation.instructions):
-        moved = replace(one, operands=tuple(where[operand] for operand in one.operands))
-        dot = _dot(moved, written) if one.opcode == CONVOLUTION and len(one.operands) == 2 else None
+    for index, instruction in enumerate(computation.instructions):
+        moved = replace(instruction, operands=tuple(where[operand] for operand in instruction.operands))
+        dot = _dot(moved, written) if instruction.opcode == CONVOLUTION and len(instruction.operands) == 2 else None
         written += dot or [moved]
         where[index] = len(written) - 1
     parameters = tuple(where[parameter] for parameter in computation.parameters)
@@ -106,23 +112,37 @@ def _with_dots(computation: Computation) -> Computation:
 
 def _with_product_kernels(computation: Computation, computations: list[Computation]) -> Computation:
     """A computation that runs, in which each convolution that is a product is a fusion of a dot: in its place, so that no place changes."""
-    places = [index for index, one in enumerate(computation.instructions) if one.opcode == CONVOLUTION and len(one.operands) == 2]
+    places = [
+        index
+        for index, instruction in enumerate(computation.instructions)
+        if instruction.opcode == CONVOLUTION and len(instruction.operands) == 2
+    ]
     instructions = list(computation.instructions)
     for index in places:
-        one = instructions[index]
+        instruction = instructions[index]
         parameters = [
             Instruction(
-                f"{one.name}.operand.{number}", "parameter", operand.shape, (), (), (), one.place, {}, MappedDialect(one.dialect.where)
+                f"{instruction.name}.operand.{number}",
+                "parameter",
+                operand.shape,
+                (),
+                (),
+                (),
+                instruction.place,
+                {},
+                MappedDialect(instruction.dialect.where),
             )
-            for number, operand in enumerate(computation.operands(one))
+            for number, operand in enumerate(computation.operands(instruction))
         ]
-        dot = _dot(replace(one, operands=(0, 1)), parameters)
+        dot = _dot(replace(instruction, operands=(0, 1)), parameters)
         if dot is None:
             continue
         body = (*parameters, *dot)
-        computations.append(Computation(name=f"{computation.name}.{one.name}", instructions=body, root=len(body) - 1, parameters=(0, 1)))
+        computations.append(
+            Computation(name=f"{computation.name}.{instruction.name}", instructions=body, root=len(body) - 1, parameters=(0, 1))
+        )
         instructions[index] = amended(
-            replace(one, opcode=FUSION, calls=(Call("calls", len(computations) - 1),)), kind="kOutput", dim_labels=None, window=None
+            replace(instruction, opcode=FUSION, calls=(Call("calls", len(computations) - 1),)), kind="kOutput", dim_labels=None, window=None
         )
     return replace(computation, instructions=tuple(instructions)) if places else computation
 
@@ -150,11 +170,11 @@ class _Side(Struct):
         return tuple([kept.index(axis) for axis in axes])
 
 
-def _dot(one: Instruction, written: Sequence[Instruction]) -> list[Instruction] | None:
+def _dot(instruction: Instruction, written: Sequence[Instruction]) -> list[Instruction] | None:
     """A convolution as a dot of its operands, with changes of shape before and after where it needs them; ``None`` if it is no product."""
-    source, kernel = (written[operand] for operand in one.operands)
-    roles = _roles(one, source.shape.dims, kernel.shape.dims)
-    labels = one.convolution
+    source, kernel = (written[operand] for operand in instruction.operands)
+    roles = _roles(instruction, source.shape.dims, kernel.shape.dims)
+    labels = instruction.convolution
     if roles is None or labels is None:
         return None
     left, right = (
@@ -165,60 +185,60 @@ def _dot(one: Instruction, written: Sequence[Instruction]) -> list[Instruction] 
         for axes, axis, is_absent in ((left, ours, role == "columns"), (right, theirs, role == "rows")):
             names = {"batch": axes.batch, "depth": axes.contracted}
             (axes.absent if is_absent else names.get(role, axes.free)).append(axis)
-    wanted = _wanted(one, roles, left, right)
+    wanted = _wanted(instruction, roles, left, right)
     if wanted is None:
         return None
-    sides = [_Side(0, source, one.operands[0], left), _Side(1, kernel, one.operands[1], right)]
-    if _is_kernel_first(wanted, one.shape.dims, left):
+    sides = [_Side(0, source, instruction.operands[0], left), _Side(1, kernel, instruction.operands[1], right)]
+    if _is_kernel_first(wanted, instruction.shape.dims, left):
         sides.reverse()
-    made = [(0, axis) for axis in left.batch] + [(side.number, axis) for side in sides for axis in sorted(side.axes.free)]
-    if sorted(axis for axis in wanted if axis is not None) != sorted(made):
+    product_axes = [(0, axis) for axis in left.batch] + [(side.number, axis) for side in sides for axis in sorted(side.axes.free)]
+    if sorted(axis for axis in wanted if axis is not None) != sorted(product_axes):
         return None
-    steps = _Steps(one, len(written))
+    steps = _Steps(instruction, len(written))
     operands = tuple([steps.squeezed(side.array, side.operand, side.axes.absent) for side in sides])
     first, second = sides
-    dims = [(source if number == 0 else kernel).shape.dims[axis] for number, axis in made]
-    order = [made.index(axis) for axis in wanted if axis is not None]  # of the dot's axes in the result
+    dims = [(source if number == 0 else kernel).shape.dims[axis] for number, axis in product_axes]
+    order = [product_axes.index(axis) for axis in wanted if axis is not None]  # of the dot's axes in the result
     attributes = {
         "lhs_batch_dims": first.places(first.axes.batch),
         "rhs_batch_dims": second.places(second.axes.batch),
         "lhs_contracting_dims": first.places(first.axes.contracted),
         "rhs_contracting_dims": second.places(second.axes.contracted),
-        "operand_precision": one.operand_precision if first.number == 0 else one.operand_precision[::-1],
-        "metadata": one.metadata,
+        "operand_precision": instruction.operand_precision if first.number == 0 else instruction.operand_precision[::-1],
+        "metadata": instruction.metadata,
     }
     kept = [axis for axis, of in enumerate(wanted) if of is not None]
-    shape = _kept_axes(one.shape, kept)  # the result without axes of size 1
+    shape = _kept_axes(instruction.shape, kept)  # the result without axes of size 1
     if prod(dims) != shape.elements:
         return None
     steps.put("dot", _reordered(shape, order, dims), operands, attributes)
     if order != sorted(order):
-        steps.put("transpose", shape, (steps.last,), {"dimensions": tuple(order), "metadata": one.metadata})
-    if len(kept) < one.shape.rank:
-        steps.put("bitcast", one.shape, (steps.last,), {"metadata": one.metadata})
+        steps.put("transpose", shape, (steps.last,), {"dimensions": tuple(order), "metadata": instruction.metadata})
+    if len(kept) < instruction.shape.rank:
+        steps.put("bitcast", instruction.shape, (steps.last,), {"metadata": instruction.metadata})
     return steps.named()
 
 
-def _roles(one: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> list[Role] | None:
+def _roles(instruction: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> list[Role] | None:
     """What each spatial axis of a convolution is in a product; ``None`` if it is no product, or one of groups."""
-    labels, result = one.convolution, one.shape.dims
-    if labels is None or not fits(labels, source, kernel, result) or one.feature_group_count * one.batch_group_count > 1:
+    labels, result = instruction.convolution, instruction.shape.dims
+    if labels is None or not fits(labels, source, kernel, result) or instruction.feature_group_count * instruction.batch_group_count > 1:
         return None
-    sides = one.window or tuple(WindowDimension(kernel[axis]) for axis in labels.kernel_spatial)
+    sides = instruction.window or tuple(WindowDimension(kernel[axis]) for axis in labels.kernel_spatial)
     try:
-        found = [
+        possible_roles = [
             role_of(side, source[place], result[out])
             for side, place, out in zip(sides, labels.input_spatial, labels.output_spatial, strict=True)
         ]
     except (FormulaError, IndexError, ValueError):
         return None
-    known = [role for role in found if role is not None]
-    return known if len(known) == len(found) else None
+    known = [role for role in possible_roles if role is not None]
+    return known if len(known) == len(possible_roles) else None
 
 
-def _wanted(one: Instruction, roles: Sequence[Role], left: _Axes, right: _Axes) -> list[tuple[int, int] | None] | None:
+def _wanted(instruction: Instruction, roles: Sequence[Role], left: _Axes, right: _Axes) -> list[tuple[int, int] | None] | None:
     """For each axis of the result the operand and the axis of it that it is; ``None`` for an axis of size 1 that was contracted."""
-    labels = one.convolution
+    labels = instruction.convolution
     assert labels is not None
     wanted: dict[int, tuple[int, int] | None] = {
         labels.output_batch: (0, labels.input_batch),
@@ -226,7 +246,7 @@ def _wanted(one: Instruction, roles: Sequence[Role], left: _Axes, right: _Axes) 
     }
     for role, out, ours, theirs in zip(roles, labels.output_spatial, labels.input_spatial, labels.kernel_spatial, strict=True):
         wanted[out] = {"batch": (0, ours), "rows": (0, ours), "columns": (1, theirs), "depth": None}[role]
-    return [wanted[axis] for axis in range(one.shape.rank)] if sorted(wanted) == list(range(one.shape.rank)) else None
+    return [wanted[axis] for axis in range(instruction.shape.rank)] if sorted(wanted) == list(range(instruction.shape.rank)) else None
 
 
 def _is_kernel_first(wanted: Sequence[tuple[int, int] | None], sizes: Sequence[int], source: _Axes) -> bool:
@@ -257,18 +277,20 @@ def _reordered(shape: Shape, order: Sequence[int], dims: Sequence[int]) -> Shape
 class _Steps:
     """The instructions that a convolution becomes, appended to a body that has ``start`` before them."""
 
-    def __init__(self, one: Instruction, start: int) -> None:
-        self._one, self._start = one, start
-        self._made: list[Instruction] = []
+    def __init__(self, instruction: Instruction, start: int) -> None:
+        self._convolution, self._start = instruction, start
+        self._instructions: list[Instruction] = []
 
     @property
     def last(self) -> int:
-        return self._start + len(self._made) - 1
+        return self._start + len(self._instructions) - 1
 
     def put(self, opcode: str, shape: Shape, operands: tuple[int, ...], attributes: dict[str, object]) -> int:
-        name = f"{self._one.name}.{opcode}.{len(self._made)}"
-        self._made.append(
-            Instruction(name, opcode, shape, operands, (), (), self._one.place, attributes, MappedDialect(self._one.dialect.where))
+        name = f"{self._convolution.name}.{opcode}.{len(self._instructions)}"
+        self._instructions.append(
+            Instruction(
+                name, opcode, shape, operands, (), (), self._convolution.place, attributes, MappedDialect(self._convolution.dialect.where)
+            )
         )
         return self.last
 
@@ -281,4 +303,4 @@ class _Steps:
 
     def named(self) -> list[Instruction]:
         """The instructions, the last with the name of the convolution."""
-        return [*self._made[:-1], replace(self._made[-1], name=self._one.name)]
+        return [*self._instructions[:-1], replace(self._instructions[-1], name=self._convolution.name)]
