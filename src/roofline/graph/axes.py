@@ -75,12 +75,24 @@ class IndexMap(Struct):
 
 
 def elementwise(operands: Sequence[Dims], result: Dims, count: int = 1) -> IndexMap:
-    """``count`` arrays of one shape, each element of elements at its place; an operand of another shape, such as a scalar, is whole."""
+    """``count`` arrays of one shape, each element of elements at its place.
+
+    An operand with fewer axes has the last ones, and one with a single element along an axis is repeated along it; any other is whole.
+    """
     axes = IndexMap()
     same = axes.split(result)
     axes.results = [same] * count
-    axes.operands = [same if dims == result else axes.unsplit(dims) for dims in operands]
+    axes.operands = [_repeated(axes, dims, result, same) for dims in operands]
     return axes
+
+
+def _repeated(axes: IndexMap, dims: Dims, result: Dims, same: list[Factors]) -> list[Factors]:
+    more = len(result) - len(dims)
+    if dims == result:
+        return same
+    if more < 0 or any(size not in (1, whole) for size, whole in zip(dims, result[more:], strict=True)):
+        return axes.unsplit(dims)
+    return [same[more + axis] if size == result[more + axis] else axes.new(size, whole=True) for axis, size in enumerate(dims)]
 
 
 def generated(operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
@@ -90,15 +102,13 @@ def generated(operands: Sequence[Dims], results: Sequence[Dims]) -> IndexMap:
     return axes
 
 
-def broadcast(operand: Dims, result: Dims, places: Sequence[int]) -> IndexMap:
-    """Each axis of the operand is the one of the result in ``places``, or has one element that is repeated along it."""
+def broadcast(operand: Dims, result: Dims, places: Sequence[int | None]) -> IndexMap:
+    """Each axis of the operand is the one of the result in ``places``, or is not known there, or has one element that is repeated."""
     axes = IndexMap()
     spread = axes.split(result)
-    pairs = zip(places, operand, strict=True)
-    axes.operands, axes.results = (
-        [[spread[place] if result[place] == size else axes.new(size, whole=True) for place, size in pairs]],
-        [spread],
-    )
+    kept = {axis: place for axis, place in enumerate(places) if place is not None and result[place] == operand[axis]}
+    axes.operands = [[spread[kept[axis]] if axis in kept else axes.new(size, whole=True) for axis, size in enumerate(operand)]]
+    axes.results = [spread]
     return axes
 
 

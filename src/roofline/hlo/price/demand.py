@@ -1,29 +1,13 @@
 """Which elements of its operands an instruction needs, if only some of its result is needed.
 
-Elementwise work before a slice is done for the slice alone, and of a parameter that is only sliced, only the slice is read. A rule that
-cannot be exact over-estimates: it returns the whole operand, or a number of elements at unknown positions.
+Of a parameter that is only sliced, only the slice is read. What each opcode does to axes and elements is in `graph.axes` and `graph.needs`.
 """
 
 from collections.abc import Callable
 from math import prod
 
-from ...graph.axes import IndexMap, Part
-from ...graph.index_sets import (
-    NO_AXES,
-    NOTHING,
-    WHOLE,
-    Axes,
-    Box,
-    Dims,
-    Region,
-    common,
-    count,
-    full_box,
-    loosely,
-    moved,
-    reshaped,
-    reshaped_lines,
-)
+from ...graph.index_sets import NOTHING, WHOLE, Dims, Region, count, loosely
+from ...graph.needs import along_axes, at_unknown_place, gathered, overwritten, renamed, taken_whole
 from ..ir.axes import index_map
 from ..ir.module import Instruction
 from ..ir.opcodes import ELEMENTWISE, of_kind
@@ -50,103 +34,34 @@ def result_dims(shape: Shape) -> Dims:
 
 def _along_axes(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     """The part of each operand that lies along the axes of the region; if no axes are known, the same elements of operands of its shape."""
-    dims = result_dims(instruction.shape)
+    result = result_dims(instruction.shape)
+    dims = [operand.shape.dims for operand in operands]
     axes = index_map(instruction, operands) if instruction.opcode not in ELEMENTWISE else None
     if axes is None:
-        return tuple([region if operand.shape.dims == dims else WHOLE for operand in operands])
-    if region.whole:
-        region = Region((full_box(dims),))
-    return tuple([_along(axes, place, operand.shape.dims, dims, region) for place, operand in enumerate(operands)])
-
-
-def _along(axes: IndexMap, operand: int, dims: Dims, result: Dims, region: Region) -> Region:
-    """The part of an operand that a region of the result needs. Axes that are not the result's are needed whole."""
-    if not dims:
-        return WHOLE
-    parts = [axes.parts.get((operand, axis)) for axis in range(len(dims))]
-    places = [None if part and part.taken is None else place for part, place in zip(parts, axes.axis_of(operand), strict=True)]
-    sides = [*zip(places, parts, dims, strict=True)]
-
-    def back(box: Box) -> Box:
-        return tuple(range(size) if place is None else _taken(box[place], part) for place, part, size in sides)
-
-    own = {place for place, _, _ in sides if place is not None}
-    line = prod(size for place, _, size in sides if place is None)
-    repeats = prod(size for axis, size in enumerate(result) if axis in region.lines and axis not in own)
-    if len({place for place, _ in axes.parts}) > 1:  # operands side by side: elements at unknown positions are divided among them by size
-        cut = [(size, result[part.result]) for _, part, size in sides if part and part.taken is not None]
-    else:
-        cut = []
-    divided = max(1, repeats * prod(whole for _, whole in cut))
-    loose = -(-region.loose * prod(size for size, _ in cut) // divided) * line
-    lines = [axis for axis, (place, part, _) in enumerate(sides) if place is None or (part is None and place in region.lines)]
-    return moved(region, dims, back, loose, lines)
-
-
-def _taken(side: range, part: Part | None) -> range:
-    """The elements of an operand's axis that are these of the result's, in order."""
-    if part is None or part.taken is None:
-        return side
-    kept = common(side, part.placed)
-    if not kept:
-        return range(0)
-    # `common` steps by a multiple of either step, so these divisions are exact.
-    first, last = ((place - part.placed.start) // part.placed.step for place in (kept.start, kept[-1]))
-    taken = part.taken[first : last + 1 : max(1, kept.step // part.placed.step)]
-    return taken if taken.step > 0 else taken[::-1]
+        return tuple([region if size == result else WHOLE for size in dims])
+    return along_axes(axes, dims, result, region)
 
 
 def _reshape(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     """The same elements in the same order (row-major for a reshape, in memory for a bitcast), and operands that are sizes."""
-    source = operands[0].shape
-    result = result_dims(instruction.shape)
-    in_memory = instruction.opcode == "bitcast"
+    source, in_memory = operands[0].shape, instruction.opcode == "bitcast"
     here, there = (shape.major_to_minor if in_memory else tuple(range(shape.rank)) for shape in (instruction.shape, source))
-    before, after = tuple(result[axis] for axis in here), tuple(source.dims[axis] for axis in there)
-    kept = []
-    loose = region.loose
-    for box in region.boxes:
-        sides = reshaped(tuple(box[axis] for axis in here), before, after)
-        if sides is None:
-            loose += prod(map(len, box))
-        else:
-            kept.append(tuple(sides[there.index(axis)] for axis in range(len(there))))
-    if prod(before) != prod(after):  # a bitcast between formats: the same fraction of the bytes
-        loose = -(-count(region, result) * prod(after) // max(1, prod(before)))
-        kept = []
-    lines = reshaped_lines(frozenset(map(here.index, region.lines)), before, after) if loose == region.loose else ()
-    needed = moved(Region(tuple(kept), loose), source.dims, lambda box: box, lines=[there[place] for place in lines])
-    return (needed, *(WHOLE for _ in operands[1:]))
+    return (renamed(region, result_dims(instruction.shape), source.dims, (here, there)), *(WHOLE for _ in operands[1:]))
 
 
 def _dynamic_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    taken = count(region, instruction.shape.dims)
-    whole = taken == prod(operands[0].shape.dims)
-    lines = _taken_whole(instruction.shape.dims, operands[0].shape.dims) if region.whole else NO_AXES
-    return (WHOLE if whole else loosely(taken, lines), *(WHOLE for _ in operands[1:]))
-
-
-def _taken_whole(taken: Dims, dims: Dims) -> Axes:
-    """The dimensions of an array that slices at unknown positions take whole."""
-    return frozenset(axis for axis, (part, size) in enumerate(zip(taken, dims, strict=False)) if part == size)
+    part, whole = instruction.shape.dims, operands[0].shape.dims
+    return (at_unknown_place(part, whole, taken_whole(part, whole), region), *(WHOLE for _ in operands[1:]))
 
 
 def _dynamic_update_slice(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
     """The part of the operand that is not overwritten, and the update."""
-    total, wanted = prod(instruction.shape.dims), count(region, instruction.shape.dims)
-    update = prod(operands[1].shape.dims)
-    kept = loosely(total - update) if region.whole else loosely(min(wanted, total - update))
-    return (kept, WHOLE if region.whole else loosely(min(wanted, update)), *(WHOLE for _ in operands[2:]))
+    return (*overwritten(instruction.shape.dims, operands[1].shape.dims, region), *(WHOLE for _ in operands[2:]))
 
 
 def _gather(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
-    taken = count(region, instruction.shape.dims)
-    size = prod(operands[0].shape.dims)
-    slices = max(1, prod(instruction.integers("slice_sizes")))
-    indices = prod(operands[1].shape.dims)
-    rows = max(1, prod(instruction.shape.dims) // slices)
-    lines = _taken_whole(instruction.integers("slice_sizes"), operands[0].shape.dims) if region.whole else NO_AXES
-    return (loosely(min(size, taken), lines), WHOLE if region.whole else loosely(min(indices, taken * -(-indices // rows))))
+    table, indices = (operand.shape.dims for operand in operands[:2])
+    return gathered(table, instruction.integers("slice_sizes"), indices, instruction.shape.dims, region)
 
 
 def _windowed(instruction: Instruction, operands: Operands, region: Region) -> tuple[Region, ...]:
