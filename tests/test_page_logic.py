@@ -45,6 +45,8 @@ CAPTURES = (
         "ncu_jax_fusion.csv.gz",
     ),
 )
+# Of the TPU compiler: copies run beside products, which wait for none of them, for a part, or for all.
+PROGRAMS = ("hidden_gathers_v5e_2x2", "matmul_v5e", "layer_v5e_2x2")
 TESTS = sorted(path.name for path in (HERE / "page").glob("*.test.mjs"))
 
 
@@ -135,6 +137,10 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
         }
         (folder / f"pair-{number}.json").write_text(json.dumps(made))
     (folder / "law-hypothesis.json").write_text(json.dumps({"found": _found()}))
+    for name in PROGRAMS:
+        on = {chip: analyze(HERE / "data" / "tpu" / f"{name}.hlo.gz", load(chip)) for chip in ("v5e", "v5p")}
+        made = {"report": json.loads(to_json(on["v5e"])), "minimum": {chip: report.points[0].floors_s for chip, report in on.items()}}
+        (folder / f"program-{name}.json").write_text(json.dumps(made))
     everything = json.loads(catalogue_json(describe(one) for one in catalogue()))
     (folder / "catalogue-all.json").write_text(json.dumps({"packed": everything}))
     (folder / "themes-all.json").write_text(json.dumps({"themes": [_colours(theme) for theme in THEMES.values()]}))

@@ -60,6 +60,17 @@ test("a step has its own time, and a chip its own minimum", () => {
   close(sum(other.parts), other.floor_s, "", 1e-6);
 });
 
+test("what runs beside other ops is in the minimum of a program as far as these wait for it, on its chip and on another", () => {
+  for (const { name, report, minimum } of cases("program")) {
+    for (const [chip, floors_s] of Object.entries(minimum)) {
+      const { floor_s, parts, all } = choose(report, { chip: chip === "v5e" ? null : `tpu-${chip}` });
+      close(floor_s, floors_s, `${name} ${chip}`, 1e-9);
+      close(sum(parts), floors_s, `${name} ${chip}`, 1e-6);
+      assert.ok(all.reduce((added, row) => added + row.floor_s, 0) > 1.01 * floors_s, "ops overlap");
+    }
+  }
+});
+
 test("a unit that stays is written once", () => {
   assert.equal(pair("691.5 GFLOP", "414.5 GFLOP"), "691.5 → 414.5 GFLOP");
   assert.equal(pair("6.07 ms", "681 µs"), "6.07 ms → 681 µs");

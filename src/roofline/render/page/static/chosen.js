@@ -68,10 +68,10 @@ export function titleOf(report, state) {
   return [step, device, state.host ? `host ${state.host}` : ""].filter(Boolean).join(", ");
 }
 
-/** Minimum times of ops by what bounds them, for one device and, where `share` is that of a step, one step. */
+/** Minimum times of ops, as far as others wait for them, by what bounds them, for one device and, where `share` is that of a step, one step. */
 function least(all, share, devices) {
   const sums = new Map();
-  for (const row of all) if (row.floor_s) add(sums, boundCause(row), row.floor_s);
+  for (const row of all) if (row.waited_s) add(sums, boundCause(row), row.waited_s);
   const parts = [...sums].map(([cause, seconds]) => ({ cause, seconds: (seconds * share) / devices }));
   const floor_s = total(parts.map(({ seconds }) => seconds));
   return { minimum: true, time_s: null, floor_s, mfu: null, hfu: null, parts: ordered(parts, floor_s) };

@@ -90,7 +90,7 @@ function opParts(report, points, feeds, machine) {
   const averaged = averagedSteps(report).map(ofStep);
   const mean = (key) => averaged.reduce((sum, one) => sum + one[key], 0) / (averaged.length || 1);
   const found = {
-    total: sums(rows.map((row) => ({ floor_s: row.floor_s, weight: row.time_s === null ? 0 : row.weight })), pointOf.get("total"), false),
+    total: sums(rows.map((row) => ({ floor_s: row.waited_s, weight: row.time_s === null ? 0 : row.weight })), pointOf.get("total"), false),
     average: { floor_s: mean("floor_s"), reached_s: mean("reached_s") },
   };
   return ({ scope, step }) => {
