@@ -69,6 +69,12 @@ def _attended(torch: Any, q: Any, k: Any, v: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, _grouped(torch, k, 4), _grouped(torch, v, 4))
 
 
+def _decoded(torch: Any, q: Any, cache: Any, new: Any) -> Any:
+    """Attention to a cache with one more position, and that cache."""
+    cache = torch.cat([cache, new], 2)
+    return torch.nn.functional.scaled_dot_product_attention(q, cache, cache), cache
+
+
 def _masked(torch: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
     stored = mask[:, None, None].expand(*q.shape[:-1], k.shape[-2]).contiguous()
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=stored)
@@ -229,6 +235,16 @@ PROGRAMS: Mapping[str, Program] = {
     "sorted_part": Program(lambda t, x: t.sort(x, -1, descending=True).values[:, :8].sum(), _of(512, 8192)),
     "sorted_columns": Program(lambda t, x: t.sort(x, 0).values[:, :8].sum(), _of(8192, 512)),
     "sorted_and_returned": Program(lambda t, x: ((s := t.sort(x, -1).values)[:, :8].sum(), s), _of(512, 8192)),
+    # Arrays that are copied in full to append a small part.
+    "cache_appended": Program(_decoded, _of(8, 16, 1, 64), _of(8, 16, 1024, 64), _of(8, 16, 1, 64)),
+    "cache_appended_twice": Program(
+        lambda t, cache, a, b: _decoded(t, a, _decoded(t, a, cache, a)[1], b), _of(8, 16, 1024, 64), *[_of(8, 16, 1, 64)] * 2
+    ),
+    "oldest_dropped": Program(lambda t, cache, new: t.cat([cache[:, 1:], new], 1), _of(16, 1024, 512), _of(16, 1, 512)),
+    "class_token": Program(lambda t, x, w, token: t.cat([x @ w, token], 1), _of(16, 196, 768), _of(768, 768), _of(16, 1, 768)),
+    "half_appended": Program(lambda t, cache, new: t.cat([cache, new], 1), _of(16, 1024, 512), _of(16, 1024, 512)),
+    "start_before_labels": Program(lambda t, start, ids: t.cat([start, ids], 1).exp().sum(1), _of(16, 1, 512), _of(16, 1024, 512)),
+    "joined_and_summed": Program(lambda t, x, bias: t.cat([x, bias], 1).sum(1), _of(16, 1024, 512), _of(16, 1, 512)),
     # Arrays that are stored several times over.
     "repeated_heads": Program(_attended, _of(8, 32, 1024, 128), _of(8, 8, 1024, 128), _of(8, 8, 1024, 128)),
     "repeated_keys": Program(lambda t, q, k: q @ _grouped(t, k, 4).transpose(-1, -2), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)),

@@ -27,8 +27,9 @@ ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), 
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
+APPENDED = ("missing-donation", "shifted")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
-KINDS = ("layout-copies", ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
+KINDS = ("layout-copies", APPENDED[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -72,6 +73,9 @@ TOLD = {
     "last_of_many_rows": {UNUSED: 1},
     "gathered_matrices": {(OPERAND, MATRICES): 2},
     "sorted_part": {("unused-results", "sorted"): 1},
+    "cache_appended": {APPENDED: 1},
+    "cache_appended_twice": {APPENDED: 2},
+    "oldest_dropped": {APPENDED: 1},
     "gathered_pages": {("layout-copies", "blocks"): 1},
     "gathered_blocks_once": {("layout-copies", "blocks"): 1},
     "patches": {(OPERAND, PATCHES): 2},
@@ -86,6 +90,7 @@ BY_SIZE = {
     "columns_used": {},
     "diagonal_used": {},
     "products_beside": {ORDER: 2},
+    "joined_and_summed": {APPENDED: 1},  # the caller may use what was joined
     "gather_beside_product": {(OPERAND, GATHERED): 1},
     "repeat_beside_product": {(OPERAND, STORED): 2},
     "one_hot_square": {},  # as many ids as columns: it may compare ids with ids

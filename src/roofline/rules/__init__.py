@@ -9,6 +9,8 @@ from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
+from .missing_donation.appended import appended_arrays
+from .missing_donation.copies import missing_donations
 from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
@@ -25,6 +27,8 @@ from .unused_results.sorts import sorted_parts, undone_sorts
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
 # Those for XLA programs too, which have no rule of their own for these faults any more.
 ON_PROGRAMS: tuple[Rule, ...] = (
+    missing_donations,
+    appended_arrays,
     one_hot_products,
     diagonal_products,
     running_sums,

@@ -21,32 +21,19 @@ LOAD_BITS, SMALL = 128, 64  # bits of one load of a row; the size up to which pa
 # 1/8 to 1/165 of the time of bmm for sizes of 2 to 6, 2/5 to 3/5 for 8, and longer for 12 and more.
 TINY, LEAST_TINY = 6, 1000
 EFFICIENT = "efficient_attention"  # in the names of the memory-efficient kernel's operators, forward and backward
-APPENDED = 16  # a tensor this many times larger than the appended part is a growing cache
 
 
 def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
-    """The avoidable work of a call: recomputed scores, copies of layouts and caches, products in a wide format."""
+    """The avoidable work of a call: recomputed scores, copies of layouts, products in a wide format."""
     if priced.needed is not None:  # the user cannot change it, so it is no kind of finding
         recomputed = Avoidable(kind="", instead=priced.needed, unneeded="recomputed")
         wide = _wide_attention(call, priced)
         return (recomputed, wide) if wide else (recomputed,)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, cause="tensors", unneeded="layout", usual=Usual.UNLESS_ASKED),)
-    found = _appended(call, priced) or _odd(priced) or _tiny(priced) or _transformed(call, priced)
+    found = _odd(priced) or _tiny(priced) or _transformed(call, priced)
     found = found or _wide_attention(call, priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
-
-
-def _appended(call: Call, priced: Priced) -> Avoidable | None:
-    """A tensor that is copied in full to append a small part, such as a cache that grows by ``cat``."""
-    tensors = call.tensors(0) if call.op == "aten::cat" else None
-    if tensors is None or len(tensors) != 2 or priced.cost is None:
-        return None
-    whole, added = (one.elements for one in tensors)
-    if not added or whole < APPENDED * added:
-        return None
-    instead, facts = priced.cost * (added / (whole + added)), {"times": round(whole / added)}
-    return Avoidable(kind="missing-donation", instead=instead, cause="appended", facts=facts, unneeded="copied", extra=True)
 
 
 def _odd(priced: Priced) -> Avoidable | None:

@@ -83,6 +83,14 @@ def sorted_part(x):
     return jnp.sort(x, -1)[:, -8:]
 
 
+def undonated(cache, new, at):
+    return lax.dynamic_update_slice(cache, new, (0, at, 0))
+
+
+def oldest_dropped(cache, new):
+    return jnp.concatenate([cache[:, 1:], new], 1)
+
+
 def patches(x, w):
     height, width = x.shape[1:3]
     filled = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -104,6 +112,8 @@ PROGRAMS = {
     gathered_pages: ("v5e", ((64, 16, 8, 128), BF16), ((4096, 16, 8, 128), BF16), ((64, 32), INT32)),
     sorted_part: ("v5e", ((512, 32768), FP32)),
     patches: ("v5e", ((16, 64, 64, 128), BF16), ((1152, 128), BF16)),
+    undonated: ("v5e", ((64, 4096, 256), BF16), ((64, 1, 256), BF16), ((), INT32)),
+    oldest_dropped: ("v5e", ((64, 4096, 256), BF16), ((64, 1, 256), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }
 

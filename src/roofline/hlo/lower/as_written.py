@@ -18,6 +18,7 @@ from ..ir.callgraph import in_order
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import Layout, Shape
 from ..price.convolved_products import Role, fits, role_of
+from .concatenations import with_concatenations
 
 FUSION, CONVOLUTION = "fusion", "convolution"
 _MOST_GROWTH = 4  # times the module's instructions, and a few more: nested fusions may repeat a body
@@ -25,7 +26,7 @@ _MORE = 2**16
 
 
 def as_written(module: HloModule) -> HloModule:
-    """The program with the body of each kernel written out, and with dots for convolutions that are products.
+    """The program with the body of each kernel written out, with dots for convolutions that are products, and with concatenations.
 
     The program itself, if it has neither nested fusions nor convolutions.
     """
@@ -45,7 +46,7 @@ def as_written(module: HloModule) -> HloModule:
         if flat is None:
             return module
         left -= len(flat)
-        computations[number] = _with_dots(flat)
+        computations[number] = with_concatenations(_with_dots(flat))
     for number, computation in enumerate(module.computations):
         if number not in bodies:
             computations[number] = _with_product_kernels(computation, computations)

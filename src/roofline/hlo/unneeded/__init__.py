@@ -29,7 +29,6 @@ from ..price.program import Origin, Running, op_of, running
 from .attention import stored_attention
 from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
-from .donation import missing_donations
 from .duplicates import duplicates
 from .experts import dense_experts
 from .fingerprints import Fingerprints
@@ -54,7 +53,6 @@ from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .selected import selected_products
 from .selected_updates import selected_updates
-from .shifted import shifted_arguments
 from .shortened import EqualLayers, shortened_kernels
 from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
@@ -73,8 +71,6 @@ RULES: tuple[Rule, ...] = (
     dense_experts,
     gated_experts,
     selected_products,
-    missing_donations,
-    shifted_arguments,
     selected_updates,
     reordered_arrays,
     rebuilt_arrays,

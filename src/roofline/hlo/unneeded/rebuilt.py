@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost
 from ...resource import HBM
+from ...rules.missing_donation.copies import CLASS, KIND
 from ...workload import Avoidable
 from ..ir.module import Computation
-from .donation import CLASS, KIND
 from .kernels import Kernels
 from .values import LAYOUT, Value, Values
 

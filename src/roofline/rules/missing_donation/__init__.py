@@ -1,0 +1,1 @@
+"""Arrays that are copied in full, although only a small part of them changes."""
