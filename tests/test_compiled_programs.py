@@ -57,6 +57,43 @@ def test_copies_that_keep_main_memory_busy_for_longer_than_the_products_are_the_
     assert analyze(str(file), slow).points[0].floors_s == pytest.approx(6 * 4096**2 * 2 / 0.1e12)
 
 
+RING, BACK, SECOND = "{{0,1},{1,2},{2,3},{3,0}}", "{{0,3},{1,0},{2,1},{3,2}}", "{{0,2},{1,3},{2,0},{3,1}}"
+EXCHANGES = """HloModule exchanges, num_partitions=4, is_scheduled=true
+
+ENTRY %main {
+  %a = bf16[1024,1024]{1,0} parameter(0)
+  %first = (bf16[1024,1024]{1,0}, bf16[1024,1024]{1,0}, u32[], u32[]) collective-permute-start(%a), channel_id=1, source_target_pairs=ONE
+  %second = (bf16[1024,1024]{1,0}, bf16[1024,1024]{1,0}, u32[], u32[]) collective-permute-start(%a), channel_id=2, source_target_pairs=OTHER
+  %here = bf16[1024,1024]{1,0} collective-permute-done(%first)
+  %there = bf16[1024,1024]{1,0} collective-permute-done(%second)
+  ROOT %both = (bf16[1024,1024]{1,0}, bf16[1024,1024]{1,0}) tuple(%here, %there)
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "ways", "payloads"),
+    [
+        (RING, BACK, ["up", "down"], 1),  # round the ring both ways: two directions of its links
+        (RING, RING, ["up", "up"], 2),
+        ("{{0,1},{1,3},{3,2},{2,0}}", "{{1,0},{3,1},{2,3},{0,2}}", ["up", "down"], 1),  # a ring of 2x2
+        ("{{0,1},{1,2}}", "{{1,0},{2,1}}", ["up", "down"], 1),  # a part of a line
+        (SECOND, SECOND, ["", ""], 2),  # each pair exchanges, over both directions
+        (RING, SECOND, ["up", ""], 2),
+    ],
+)
+def test_permutes_round_a_ring_the_two_ways_run_at_once(tmp_path: Path, one: str, other: str, ways: list[str], payloads: int) -> None:
+    file = tmp_path / "exchanges.hlo"
+    file.write_text(EXCHANGES.replace("ONE", one).replace("OTHER", other))
+    assert [op.towards for op in program(parse(file.read_text(), "exchanges"), "tpu").ops] == ways
+    ring = Machine.of("toy", {"matrix/bf16": "100 TFLOP/s", "hbm": "1 TB/s", "ici": "100 GB/s"}, kind="tpu")
+    report = analyze(str(file), ring)
+    sent = 1024 * 1024 * 2  # by each op
+    assert [op.bytes["ici"] for op in report.ops] == [sent, sent]
+    assert report.points[0].bytes["ici"] == payloads * sent
+    assert report.points[0].floors_s == pytest.approx(payloads * sent / 100e9)
+
+
 def test_what_the_compiler_says_of_an_op_is_kept_in_its_report(tmp_path: Path) -> None:
     file, kept = tmp_path / "prefetched.hlo", tmp_path / "report.json"
     file.write_text(PREFETCHED)

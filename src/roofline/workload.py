@@ -196,8 +196,9 @@ class Op(Struct, frozen=True, kw_only=True):
     compute the same from arguments of the same names and shapes.
 
     ``phase`` is ``forward`` or ``backward`` in a program that computes gradients, where the program tells them apart. ``in_loop`` is
-    whether its name in the framework says that a loop of its program runs it. ``towards`` is which way a copy crosses the bus to the host,
-    ``in`` to the device or ``out``, where the source knows. ``caller`` is the source line that calls its program, where a step has several.
+    whether its name in the framework says that a loop of its program runs it. ``towards`` is which way it goes, where the source knows: a
+    copy over the bus to the host ``in`` to the device or ``out``, a permute ``up`` or ``down`` the rings of a slice. ``caller`` is the
+    source line that calls its program, where a step has several.
     ``time_s`` is the duration of its kernels, ``self_time_s`` the same without nested ops and
     earlier events on the same stream, so that self times sum to busy time; ``dma_stall_s`` is the part of it in which the core waited for
     DMA, as at the end of an asynchronous copy. ``None`` is unknown. ``by_step_and_device`` has the parts in

@@ -12,6 +12,7 @@ from ..operation import Operation
 from ..placement import MinimumTimes
 from ..prediction import Prediction
 from ..workload import Op
+from .link_directions import busier_way, directed
 from .needed_work import Needed
 
 
@@ -124,7 +125,7 @@ def share_waited_for(ops: Sequence[Op], floor_s: Sequence[float], minimum_s: Min
     if not beside_s:
         return 1.0
     in_turn_s = sum(floor_s) - beside_s
-    return min(max((minimum_s(Cost.total(column(ops, "cost"))) - in_turn_s) / beside_s, 0.0), 1.0)
+    return min(max((minimum_s(busier_way(Cost.total(map(directed, ops)))) - in_turn_s) / beside_s, 0.0), 1.0)
 
 
 def share_in_steps(op: Op, steps: Container[int | None]) -> float:

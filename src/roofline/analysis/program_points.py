@@ -11,10 +11,11 @@ from ..cost import Amount, Cost, part_of, sum_of_known, tidy
 from ..machine import Machine
 from ..placement import Corrections, place, place_op
 from ..report import Amounts, Point
-from ..resource import PCIE, Resource, named
+from ..resource import Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
+from .link_directions import busier_way, directed
 from .losses import CAUSES, ROUNDING, UNNEEDED, Losses, OpLoss, split_losses
 from .needed_work import Needed
 from .op_times import OpTime, OpTimes
@@ -155,7 +156,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
 
 def _work(ran: Sequence[tuple[Op, Needed | None, float]]) -> _Work:
     """The work of these executions of ops, and the needed work where that is less."""
-    whole = [(_directed(op), count, op.count) for op, _, count in ran]
+    whole = [(directed(op), count, op.count) for op, _, count in ran]
     done = _sum(whole)
     conventions: dict[str, Amount] = {}
     for op, count in [(op, count) for op, _, count in ran if op.conventions]:
@@ -190,7 +191,7 @@ def _sum(parts: Sequence[tuple[Cost, float, float]]) -> Cost:
         for resource, amount in cost.amounts:
             part = amount if count == of else part_of(amount, count, of)
             amounts[resource.name] = amounts.get(resource.name, 0) + (part if times == 1 else part * times)
-    return Cost(tuple((named(name), amounts[name]) for name in sorted(amounts)), frozenset(unknown))
+    return busier_way(Cost(tuple((named(name), amounts[name]) for name in sorted(amounts)), frozenset(unknown)))
 
 
 def _repeated(parts: Sequence[tuple[Cost, float, float]]) -> Iterable[tuple[tuple[Cost, float, float], int]]:
@@ -200,14 +201,6 @@ def _repeated(parts: Sequence[tuple[Cost, float, float]]) -> Iterable[tuple[tupl
     if any(isinstance(amount, float) for cost, _, _ in first.values() for _, amount in cost.amounts):
         return ((part, 1) for part in parts)
     return zip(first.values(), Counter(keys).values(), strict=True)
-
-
-def _directed(op: Op) -> Cost:
-    """The cost of a copy over the host's bus, counted on one of its directions, which work independently."""
-    if not op.towards:
-        return op.cost
-    amounts = {resource: amount for resource, amount in op.cost.items() if resource != PCIE}
-    return Cost.of({**amounts, named(f"{PCIE}.{op.towards}"): op.cost[PCIE]})
 
 
 def _average(parts: Sequence[_Part]) -> _Part:

@@ -9,17 +9,17 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
+from ...formulas.network import TORUS_LINK, collective_ledger, collective_notes, whole_cost
 from ...formulas.network import Network as Network
 from ...formulas.network import asked_network as asked_network
-from ...formulas.network import collective_ledger, collective_notes, whole_cost
 from ...formulas.network import network_of as network_of
 from ...formulas.slices import Span, slice_ledger
 from ...machine import Machine
 from ...resource import HBM, PCIE
-from ...topology import Axis, Topology
+from ...topology import Axis
 from ..ir.module import HloModule
 from .collective_plans import plan_of
-from .slice_groups import crossed_links, planned_span, span_of
+from .slice_groups import crossed_links, planned_span, ring_way, span_of
 from .types import Price, Site
 
 _OPCODES = """
@@ -46,6 +46,8 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
     if opcode == "collective-permute":
         crosses = any(source != target for source, target in site.instruction.source_target_pairs)
         chips = 2 if crosses else 1
+        if crosses and network.link == TORUS_LINK:
+            return replace(_permuted(site, network, size), towards=ring_way(site.instruction.source_target_pairs))
     if chips == 1:
         return Price(Cost.of({"hbm": 2 * size}), opcode, ("a group of one device: no link traffic",))
     notes: tuple[str, ...] = ()
@@ -61,8 +63,6 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
 def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int) -> Price | None:
     """A collective on the axes of a slice: the machine's, or those that the compiler states. ``None`` if neither is known."""
     topology = network.topology
-    if opcode == "collective-permute":
-        return _permute(site, network.link, topology, size) if topology else None
     plan = plan_of(site.instruction)
     ring = Span((Axis(devices, wraps=True),))
     own = span_of(site.instruction.replica_groups, devices, topology) if topology else ring
@@ -78,9 +78,13 @@ def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int
     return Price(whole_cost(ledger), opcode, notes)
 
 
-def _permute(site: Site, link: str, topology: Topology, size: int) -> Price:
-    """A permute on a slice: its payload over each link that it crosses."""
-    crossed = crossed_links(site.instruction.source_target_pairs, topology)
+def _permuted(site: Site, network: Network, size: int) -> Price:
+    """A permute over the rings of a slice: its payload over each link that it crosses, where the slice is known; else to a neighbour."""
+    link = network.link
+    if network.topology is None:
+        ledger = collective_ledger("collective-permute", size, 2, network)
+        return Price(whole_cost(ledger), "collective-permute", collective_notes(ledger, 2, network))
+    crossed = crossed_links(site.instruction.source_target_pairs, network.topology)
     if not crossed.payloads:
         return Price(Cost.of({HBM: 2 * size}), "collective-permute", (ON_CHIP,))
     notes = ("its devices are taken to be neighbours on the slice",) if crossed.assumed else ()

@@ -218,7 +218,15 @@ def _exchanging(pricer: Pricer, site: Site, launch: Kernel) -> Price:
     for priced in crossing:
         total.add(priced.cost, notes=priced.notes)
     beside = exchanges.is_asynchronous and launch.cost == NOTHING
-    return Price(total.cost, crossing[0].category, tuple(total.notes), products=launch.products, beside=beside)
+    ways = {priced.towards for priced in crossing}
+    return Price(
+        total.cost,
+        crossing[0].category,
+        tuple(total.notes),
+        products=launch.products,
+        beside=beside,
+        towards=ways.pop() if len(ways) == 1 else "",
+    )
 
 
 def _launched(site: Site, launch: Kernel) -> Price:

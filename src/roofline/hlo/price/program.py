@@ -192,6 +192,7 @@ def op_of(
         location=origin.location,
         phase=direction(origin.op_name),
         in_loop=is_in_loop(origin.op_name),
+        towards=priced.towards,
         work_provenance="compiler",
         bytes_provenance="compiler",
         avoidable=avoidable,

@@ -13,7 +13,8 @@ class Price(Struct, frozen=True):
 
     ``category`` is shown to users (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
     cost is that of the most expensive. ``products`` are its products on a TPU's matrix unit. ``beside`` says that it only starts work,
-    which goes on beside the instructions that follow. An amount that cannot be computed is unknown in the cost, and a note says why.
+    which goes on beside the instructions that follow, ``towards`` which way round the rings of a slice a permute goes. An amount that
+    cannot be computed is unknown in the cost, and a note says why.
     """
 
     cost: Cost
@@ -22,6 +23,7 @@ class Price(Struct, frozen=True):
     least: Cost | None = None
     products: tuple[MatrixWork, ...] = ()
     beside: bool = False
+    towards: str = ""
 
 
 class Site(Struct, frozen=True, gc=False):

@@ -8,6 +8,7 @@
 
 import { add, LATENCY, resource } from "#page/law.js";
 import { total } from "#page/groups.js";
+import { waitedFor } from "#page/program_rows.js";
 import { ownMachine, per, stepTitle } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
@@ -46,7 +47,10 @@ export function chosen(report, state, { all, program, machine }) {
     per: average ? " per step" : "",
     title: titleOf(report, state),
   };
-  if (other || !point?.time_s) return { ...found, ...least(all, average && whole ? per(average.floor_s, whole.floor_s) ?? 1 : 1, devices) };
+  if (other || !point?.time_s) {
+    const least_s = some || whole?.floor_s == null ? null : whole.floor_s * devices;
+    return { ...found, ...least(all, waitedFor(all, least_s), average && whole ? per(average.floor_s, whole.floor_s) ?? 1 : 1, devices) };
+  }
   if (some) return { ...found, ...ofDevices(all, point, devices, machine, overlapOf(report, whole)) };
   const parts = Object.entries(point.lost ?? {}).map(([cause, seconds]) => ({ cause, seconds }));
   return {
@@ -69,9 +73,9 @@ export function titleOf(report, state) {
 }
 
 /** Minimum times of ops, as far as others wait for them, by what bounds them, for one device and, where `share` is that of a step, one step. */
-function least(all, share, devices) {
+function least(all, waited_s, share, devices) {
   const sums = new Map();
-  for (const row of all) if (row.waited_s) add(sums, boundCause(row), row.waited_s);
+  for (const row of all) if (row.floor_s) add(sums, boundCause(row), waited_s(row));
   const parts = [...sums].map(([cause, seconds]) => ({ cause, seconds: (seconds * share) / devices }));
   const floor_s = total(parts.map(({ seconds }) => seconds));
   return { minimum: true, time_s: null, floor_s, mfu: null, hfu: null, parts: ordered(parts, floor_s) };

@@ -1,5 +1,6 @@
 /** Rows of the whole program: all of it, by hardware counters, its average step, and every step. */
 
+import { total } from "#page/groups.js";
 import { bytesOf, costOf, place, resource } from "#page/law.js";
 import { averagedSteps, choices, OWN_LEVEL, ownMachine, per, select, timedOn } from "#page/rows.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -89,14 +90,26 @@ function opParts(report, points, feeds, machine) {
   const ofStep = (step) => sums(steps.get(step) ?? [], pointOf.get(step), isAll);
   const averaged = averagedSteps(report).map(ofStep);
   const mean = (key) => averaged.reduce((sum, one) => sum + one[key], 0) / (averaged.length || 1);
+  const whole = pointOf.get("total");
+  const waited_s = waitedFor(rows, whole ? place(costOf(whole), machine, {}).floor_s : null);
   const found = {
-    total: sums(rows.map((row) => ({ floor_s: row.waited_s, weight: row.time_s === null ? 0 : row.weight })), pointOf.get("total"), false),
+    total: sums(rows.map((row) => ({ floor_s: waited_s(row), weight: row.time_s === null ? 0 : row.weight })), whole, false),
     average: { floor_s: mean("floor_s"), reached_s: mean("reached_s") },
   };
   return ({ scope, step }) => {
     const { floor_s = null, reached_s = null } = scope === "step" ? ofStep(step) : found[scope] ?? {};
     return { floor_s: floor_s || null, reached_s: reached_s || null };
   };
+}
+
+/**
+ * What gives an op's minimum time as far as others wait for it, as `op_times.share_waited_for` has it: of ops that run beside others the
+ * share for which a memory or link is busy for longer than the ops that run one after another. `least_s` is the minimum of all of their work.
+ */
+export function waitedFor(rows, least_s) {
+  const [beside_s, inTurn_s] = [true, false].map((beside) => total(rows.map((row) => (row.beside === beside ? row.floor_s : 0))));
+  const share = beside_s && least_s !== null ? Math.min(Math.max((least_s - inTurn_s) / beside_s, 0), 1) : 1;
+  return (row) => (row.beside ? row.floor_s * share : row.floor_s);
 }
 
 function sums(parts, point, isAll) {

@@ -6,7 +6,7 @@
  */
 
 import { compareText, total } from "#page/groups.js";
-import { add, bytesOf, costOf, heaviestKey, machine as machineFrom, place, resource, title } from "#page/law.js";
+import { bytesOf, costOf, heaviestKey, machine as machineFrom, place, resource, title } from "#page/law.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 export const OWN_LEVEL = "bound"; // the x axis on which every op stands over the level that binds it
@@ -138,27 +138,10 @@ export function select(report, { step = null, device = null, host = null, feeds 
     if (part) rows.push(rowOf(one, part, on, on === index.own, level, on.name === index.own.name));
   }
   const whole = rows.reduce((sum, row) => sum + row.weight, 0);
-  const waited = shareWaitedFor(rows);
-  for (const row of rows) {
-    row.share = whole ? row.weight / whole : null;
-    if (row.beside) row.waited_s = row.floor_s * waited;
-  }
+  for (const row of rows) row.share = whole ? row.weight / whole : null;
   complete(rows, total(rows.map((row) => row.time_s)));
   index.last = { key, machine: on, rows };
   return rows;
-}
-
-/**
- * The share of the minimum times of ops that run beside others for which those wait, as `op_times.share_waited_for` has it: as far as a
- * memory or link is busy for longer than the ops that run one after another.
- */
-function shareWaitedFor(rows) {
-  const beside_s = total(rows.map((row) => (row.beside ? row.floor_s : 0)));
-  if (!beside_s) return 1;
-  const busy = new Map();
-  for (const row of rows) for (const [unit, seconds] of Object.entries(row.times)) add(busy, unit, seconds);
-  const inTurn_s = total(rows.map((row) => (row.beside ? 0 : row.floor_s)));
-  return Math.min(Math.max((Math.max(...busy.values()) - inTurn_s) / beside_s, 0), 1);
 }
 
 /** The part of an op that a choice leaves: the fraction of its executions and of its time, or `null` when nothing is left. */
@@ -195,7 +178,7 @@ function rowOf({ op, fold, steps, devices, step_s, feeds }, part, machine, asRep
   return {
     kind: "op", id, ops: [id], fold, rank, name, label: label || name, category, module, scope, location, phase, notes, provenance, counters,
     count, kernels, time_s, self_time_s, flops, work, moved, hops,
-    floor_s, waited_s: floor_s, beside: op.compiled?.beside ?? false, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
+    floor_s, beside: op.compiled?.beside ?? false, serial_s, bound, efficiency, attainable, times, utilization, roofs, unrated, unit, dtype,
     dma_stall_s: run.time_s === null ? null : run.dma_stall_s ?? null,
     needed: run.needed,
     needed_s: asReported ? run.needed_s : null,
