@@ -75,6 +75,10 @@ def _decoded(torch: Any, q: Any, cache: Any, new: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, cache, cache), cache
 
 
+def _selected(torch: Any, cache: Any, new: Any, at: Any) -> Any:
+    return torch.where((torch.arange(cache.shape[1], device=cache.device) == at)[:, None], new, cache)
+
+
 def _masked(torch: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
     stored = mask[:, None, None].expand(*q.shape[:-1], k.shape[-2]).contiguous()
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=stored)
@@ -245,6 +249,14 @@ PROGRAMS: Mapping[str, Program] = {
     "half_appended": Program(lambda t, cache, new: t.cat([cache, new], 1), _of(16, 1024, 512), _of(16, 1024, 512)),
     "start_before_labels": Program(lambda t, start, ids: t.cat([start, ids], 1).exp().sum(1), _of(16, 1, 512), _of(16, 1024, 512)),
     "joined_and_summed": Program(lambda t, x, bias: t.cat([x, bias], 1).sum(1), _of(16, 1024, 512), _of(16, 1, 512)),
+    # Arrays that a select rewrites to change one position.
+    "position_selected": Program(_selected, _of(16, 1024, 512), _of(16, 1, 512), _ids(1)),
+    "position_selected_and_read": Program(
+        lambda t, cache, new, at: (_selected(t, cache, new, at), cache.sum()), _of(16, 1024, 512), _of(16, 1, 512), _ids(1)
+    ),
+    "positions_selected": Program(
+        lambda t, x, y, at: t.where(t.arange(1024, device=x.device)[:, None] < at, y, x), *[_of(16, 1024, 512)] * 2, _ids(1)
+    ),
     # Arrays that are stored several times over.
     "repeated_heads": Program(_attended, _of(8, 32, 1024, 128), _of(8, 8, 1024, 128), _of(8, 8, 1024, 128)),
     "repeated_keys": Program(lambda t, q, k: q @ _grouped(t, k, 4).transpose(-1, -2), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)),

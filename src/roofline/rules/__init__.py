@@ -7,10 +7,13 @@ from ..workload import Avoidable
 from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
+from .layout_copies.selected_updates import selected_updates
+from .layout_copies.stacked_states import stacked_states
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
 from .missing_donation.appended import appended_arrays
 from .missing_donation.copies import missing_donations
+from .missing_donation.rebuilt import rebuilt_arrays
 from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
@@ -29,6 +32,9 @@ Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the wo
 ON_PROGRAMS: tuple[Rule, ...] = (
     missing_donations,
     appended_arrays,
+    selected_updates,
+    rebuilt_arrays,
+    stacked_states,
     one_hot_products,
     diagonal_products,
     running_sums,

@@ -38,6 +38,7 @@ _NAMES = {
     Operator.CONCATENATE: "cat",
     Operator.PAD: "slice_backward select_backward",
     Operator.EQUAL: "eq",
+    Operator.SELECT: "where",
     Operator.ADD: "add add_",
     Operator.MULTIPLY: "mul mul_",
     Operator.DIVIDE: "div div_",
@@ -121,6 +122,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if operator == Operator.COPY:
         return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
     if operator == Operator.DIVIDE and any(isinstance(arg, str) for arg in args):  # which rounds the quotients
+        return Meaning(Operator.ELEMENTWISE, everything)
+    if operator == Operator.SELECT and len(tensors) != 3:  # a side of it is a number
         return Meaning(Operator.ELEMENTWISE, everything)
     if operator == Operator.GATHER:
         return _gather(name, args, everything)

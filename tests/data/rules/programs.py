@@ -91,6 +91,28 @@ def oldest_dropped(cache, new):
     return jnp.concatenate([cache[:, 1:], new], 1)
 
 
+def position_selected(cache, new, at):
+    return jnp.where((jnp.arange(cache.shape[1]) == at)[None, :, None], new, cache)
+
+
+def rebuilt_cache(caches, x, at):
+    def layer(x, cache):
+        cache = lax.dynamic_update_slice(cache, x[:, None], (0, at, 0))
+        return jnp.tanh(cache.sum(1)), cache
+
+    return lax.scan(layer, x, caches)
+
+
+def every_state(x, cache):
+    def token(state, at):
+        x, cache = state
+        cache = lax.dynamic_update_slice(cache, jnp.tanh(x)[None], (at, 0))
+        x = x + cache.sum(0)
+        return (x, cache), cache
+
+    return lax.scan(token, (x, cache), jnp.arange(16))
+
+
 def patches(x, w):
     height, width = x.shape[1:3]
     filled = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)))
@@ -114,6 +136,9 @@ PROGRAMS = {
     patches: ("v5e", ((16, 64, 64, 128), BF16), ((1152, 128), BF16)),
     undonated: ("v5e", ((64, 4096, 256), BF16), ((64, 1, 256), BF16), ((), INT32)),
     oldest_dropped: ("v5e", ((64, 4096, 256), BF16), ((64, 1, 256), BF16)),
+    position_selected: ("v5e", ((64, 4096, 256), BF16), ((64, 1, 256), BF16), ((), INT32)),
+    rebuilt_cache: ("v5e", ((4, 16, 4096, 1024), BF16), ((16, 1024), BF16), ((), INT32)),
+    every_state: ("v5e", ((8192,), BF16), ((16384, 8192), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }
 

@@ -1,11 +1,12 @@
 """What the arrays in a loop depend on: the results of other iterations, the number of the iteration, or neither."""
 
+from collections.abc import Iterator
 from functools import cached_property
 
 from msgspec import Struct
 
-from ..graph import Graph, Region
-from ..operators import RENAMING, Array, Operator
+from ..graph import NO_KERNEL, Graph, Node, Region
+from ..operators import Array, Operator
 
 
 class Iteration(Struct, dict=True):
@@ -56,7 +57,7 @@ class Iteration(Struct, dict=True):
         """The arrays for results alone that the loop stacks, one slice for each iteration: no later iteration waits for them."""
         graph, region = self.graph, self.region
         pairs = zip(region.carried, region.handed_on, strict=True)
-        waiting = [handed_on for carried, handed_on in pairs if not self._is_stack(carried, handed_on)]
+        waiting = [handed_on for carried, handed_on in pairs if _writer(graph, carried, handed_on) is None]
         needed = set[int]()
         while waiting:
             array = waiting.pop()
@@ -68,13 +69,42 @@ class Iteration(Struct, dict=True):
         made = {array for place in region.nodes for array in graph.nodes[place].gives}
         return frozenset(made - needed)
 
-    def _is_stack(self, carried: int, handed_on: int) -> bool:
-        """Whether an iteration writes one slice of a carried array."""
-        node = self.graph.made_by(handed_on, Operator.UPDATE)
-        if node is None or len(node.takes) < 2 or self.graph.origin(node.takes[0], RENAMING) != carried:
-            return False
-        return self.graph.arrays[node.takes[1]].shape[:1] == (1,)
-
 
 def _is_counter(array: Array) -> bool:
     return array.elements == 1 and array.dtype is not None and array.dtype.name.startswith(("int", "uint"))
+
+
+class Stack(Struct, frozen=True):
+    """An array of which each iteration of a loop writes one slice: before the loop, in an iteration, after it, and the node that writes."""
+
+    region: Region
+    initial: int
+    carried: int
+    final: int
+    writer: Node
+
+    @property
+    def slice(self) -> int:
+        """What an iteration writes."""
+        return self.writer.takes[1]
+
+    def filler(self, graph: Graph) -> int:
+        """The kernel that makes the array before the first iteration."""
+        maker = graph.maker.get(graph.origin(self.initial, (Operator.VIEW,)))
+        return maker.kernel if maker is not None else NO_KERNEL
+
+
+def stacks(graph: Graph) -> Iterator[Stack]:
+    """The arrays that loops write slice by slice."""
+    for region in graph.regions:
+        for initial, carried, handed_on, final in zip(region.initial, region.carried, region.handed_on, region.final, strict=True):
+            if (writer := _writer(graph, carried, handed_on)) is not None:
+                yield Stack(region, initial, carried, final, writer)
+
+
+def _writer(graph: Graph, carried: int, handed_on: int) -> Node | None:
+    """The node that writes one slice of a carried array; ``None`` if an iteration does anything else to it."""
+    node = graph.made_by(handed_on, Operator.UPDATE)
+    if node is None or len(node.takes) < 2 or graph.origin(node.takes[0]) != carried:
+        return None
+    return node if graph.arrays[node.takes[1]].shape[:1] == (1,) else None

@@ -111,7 +111,7 @@ def _compared_axes(graph: Graph, equal: Node) -> Iterator[int]:
     axes = range(len(graph.arrays[equal.gives[0]].shape))
     for counter, index in (equal.takes, equal.takes[::-1]):
         counted = [axis for axis in axes if _counts_along(graph, equal, counter, axis)]
-        if counted and position(graph, index) is None and not any(_varies(graph, equal, index, axis) for axis in counted):
+        if counted and position(graph, index) is None and not any(varies(graph, equal, index, axis) for axis in counted):
             yield from counted
             return
         if _is_unknown_row(graph, equal, counter, index):
@@ -130,7 +130,7 @@ def _counts_along(graph: Graph, node: Node, counter: int, axis: int) -> bool:
     return position(graph, counter) is not None and counts(graph, counter, _operand_axis(graph, node, counter, axis))
 
 
-def _varies(graph: Graph, node: Node, operand: int, axis: int) -> bool:
+def varies(graph: Graph, node: Node, operand: int, axis: int) -> bool:
     """Whether an operand differs along an axis of the result."""
     place = _operand_axis(graph, node, operand, axis)
     if place is None:

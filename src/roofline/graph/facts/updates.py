@@ -38,3 +38,17 @@ def is_updated(graph: Graph, array: int) -> bool:
         seen |= new
         waiting += new
     return False
+
+
+def takes_place(graph: Graph, new: int, old: int) -> bool:
+    """Whether an array takes the place of one that the program, or an iteration of a loop, was given.
+
+    What nothing takes is needed after the program.
+    """
+    region = graph.region_of.get(old)
+    if old in graph.maker:
+        return False
+    if region is None:
+        users = [user for user, _ in graph.uses(new)]
+        return not users or any(user.operator == Operator.RESULT for user in users)
+    return any(carried == old and graph.origin(after) == new for carried, after in zip(region.carried, region.handed_on, strict=True))

@@ -45,18 +45,15 @@ from .operations import operation
 from .padded import padding, room_for_groups
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
-from .rebuilt import rebuilt_arrays
 from .recomputed import recomputed
 from .reordered import reordered_arrays
 from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .selected import selected_products
-from .selected_updates import selected_updates
 from .shortened import EqualLayers, shortened_kernels
 from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
-from .stacked_states import stacked_states
 from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .values import Value, Values
@@ -71,10 +68,7 @@ RULES: tuple[Rule, ...] = (
     dense_experts,
     gated_experts,
     selected_products,
-    selected_updates,
     reordered_arrays,
-    rebuilt_arrays,
-    stacked_states,
     recomputed,
     stored_attention,
     wide_products,

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, less_traffic
 from ...graph import NO_KERNEL, RENAMING, Graph, Node, Operator
-from ...graph.facts.updates import SMALL, is_updated
+from ...graph.facts.updates import SMALL, is_updated, takes_place
 from ...workload import Avoidable
 from .copies import CLASS, KIND
 
@@ -83,11 +83,7 @@ def _is_replaced(graph: Graph, join: _Join) -> bool:
     Arrays that were matched by size may be returned, or not: they count where the small part is at the end.
     """
     old, new = join.source, join.node.gives[0]
-    region = graph.region_of.get(old)
-    if old in graph.maker:
-        return False
-    if region is not None:
-        return any(carried == old and graph.origin(after) == new for carried, after in zip(region.carried, region.handed_on, strict=True))
-    if not graph.arrays[new].sure:
+    is_argument = old not in graph.maker and old not in graph.region_of
+    if is_argument and not graph.arrays[new].sure:
         return graph.origin(join.node.takes[0], _PARTS) == old
-    return is_updated(graph, new) or any(user.operator == Operator.RESULT for user, _ in graph.uses(new))
+    return takes_place(graph, new, old) or (is_argument and is_updated(graph, new))

@@ -6,7 +6,8 @@ unneeded: in the loop, the kernels whose results are only used there; before it,
 
 from collections.abc import Iterator
 
-from ...graph import NO_KERNEL, Graph, Node, Operator, Region
+from ...graph import NO_KERNEL, Graph, Node, Region
+from ...graph.facts.loops import stacks
 from ...graph.facts.needed import needed_elements
 from ...graph.index_sets import NOTHING, count
 from ...workload import Avoidable
@@ -16,24 +17,15 @@ from .parts import CLASS, KIND, MOST_USED
 def unused_in_loops(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of loops that compute stacked results which are not used, and those that fill the array before."""
     regions = needed_elements(graph) if graph.regions else {}
-    for loop in graph.regions:
-        for initial, carried, handed_on, final in zip(loop.initial, loop.carried, loop.handed_on, loop.final, strict=True):
-            shape = graph.arrays[final].shape
-            used = count(regions.get(final, NOTHING), shape) / max(graph.arrays[final].elements, 1)
-            if not 0 < used <= MOST_USED or abs(used * shape[0] - round(used * shape[0])) > 1e-6:
-                continue
-            writer = graph.made_by(handed_on, Operator.UPDATE)
-            if writer is None or len(writer.takes) < 2 or graph.origin(writer.takes[0]) != carried:
-                continue
-            if graph.arrays[writer.takes[1]].shape[:1] != (1,):
-                continue
-            kernels = {writer.kernel, *_only_for(graph, loop, writer)}
-            filler = graph.maker.get(graph.origin(initial))
-            if filler is not None:
-                kernels.add(filler.kernel)
-            for kernel in sorted(kernels - {NO_KERNEL}):
-                instead, facts = graph.kernels[kernel].cost * used, {"share": used}
-                yield kernel, Avoidable(kind=KIND, instead=instead, cause="loop", facts=facts, unneeded=CLASS, factor=1 / used)
+    for stack in stacks(graph):
+        shape = graph.arrays[stack.final].shape
+        used = count(regions.get(stack.final, NOTHING), shape) / max(graph.arrays[stack.final].elements, 1)
+        if not 0 < used <= MOST_USED or abs(used * shape[0] - round(used * shape[0])) > 1e-6:
+            continue
+        kernels = {stack.writer.kernel, stack.filler(graph), *_only_for(graph, stack.region, stack.writer)}
+        for kernel in sorted(kernels - {NO_KERNEL}):
+            instead, facts = graph.kernels[kernel].cost * used, {"share": used}
+            yield kernel, Avoidable(kind=KIND, instead=instead, cause="loop", facts=facts, unneeded=CLASS, factor=1 / used)
 
 
 def _only_for(graph: Graph, loop: Region, writer: Node) -> set[int]:
