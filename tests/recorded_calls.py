@@ -119,7 +119,24 @@ def _other_rows(torch: Any, x: Any, w: Any, rows: Any) -> Any:
     return scores.exp()
 
 
+def _padded(torch: Any, x: Any, up: Any, down: Any) -> Any:
+    """A layer on 512 tokens of each example, of which 256 are padding."""
+    tokens = torch.nn.functional.layer_norm(torch.nn.functional.pad(x, (0, 0, 0, 256)), (1024,))
+    hidden = torch.nn.functional.gelu(tokens @ up)
+    heads = hidden.view(16, 512, 32, 64).transpose(1, 2)
+    mixed = torch.nn.functional.scaled_dot_product_attention(heads, heads, heads)
+    return mixed.transpose(1, 2).reshape(16, 512, 2048) @ down
+
+
+def _filled_up(torch: Any, x: Any, w: Any) -> Any:
+    """Rows that are written into zeros."""
+    rows = torch.zeros(16, 512, 1024, dtype=x.dtype, device="meta")
+    rows[:, :256] = x
+    return rows @ w
+
+
 QKV = (_of(16, 4096, 64),) * 3
+PADDED = _of(16, 256, 1024), _of(1024, 2048), _of(2048, 1024)
 PROGRAMS: Mapping[str, Program] = {
     # Two unrelated things whose sizes coincide.
     "one_hot_beside_product": Program(
@@ -235,6 +252,21 @@ PROGRAMS: Mapping[str, Program] = {
     "rows_used_of_an_argument": Program(lambda t, x, w, y: (x @ w, y[:1024].exp()), _of(4096, 1024), _of(1024, 4096), _of(4096, 4096)),
     "rows_overwritten": Program(_other_rows, _of(4096, 1024), _of(1024, 4096), _of(1024, 4096)),
     "rows_shifted": Program(lambda t, x, w: (x @ w)[:-1].exp(), _of(4096, 1024), _of(1024, 4096)),
+    # Padded arrays.
+    "padded_tokens": Program(_padded, *PADDED),
+    "padded_tokens_trained": Program(_padded, *PADDED, backward=True),
+    "padded_by_joining": Program(
+        lambda t, x, w: t.cat([x, x.new_zeros(16, 256, 1024)], 1).view(8192, 1024) @ w, _of(16, 256, 1024), _of(1024, 2048)
+    ),
+    "padded_by_writing": Program(_filled_up, _of(16, 256, 1024), _of(1024, 2048)),
+    "padded_columns": Program(lambda t, x, w: t.nn.functional.pad(x, (0, 1024)) @ w, _of(8192, 1024), _of(2048, 1024)),
+    "padded_a_little": Program(lambda t, x, w: t.nn.functional.pad(x, (0, 24)) @ w, _of(8192, 1000), _of(1024, 1024)),
+    "padded_beside_product": Program(
+        lambda t, x, y, w: (t.nn.functional.pad(x, (0, 0, 0, 4096)), y @ w), _of(4096, 1024), _of(8192, 1024), _of(1024, 2048)
+    ),
+    "padded_and_added": Program(
+        lambda t, x, y, w: (t.nn.functional.pad(x, (0, 0, 0, 4096)) + y) @ w, _of(4096, 1024), _of(8192, 1024), _of(1024, 2048)
+    ),
     # Sorts of which a part is used.
     "sorted_part": Program(lambda t, x: t.sort(x, -1, descending=True).values[:, :8].sum(), _of(512, 8192)),
     "sorted_columns": Program(lambda t, x: t.sort(x, 0).values[:, :8].sum(), _of(8192, 512)),

@@ -29,7 +29,8 @@ FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 APPENDED = ("missing-donation", "shifted")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
-KINDS = ("layout-copies", APPENDED[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
+PADDED = ("padding", "")
+KINDS = ("layout-copies", APPENDED[0], PADDED[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -71,6 +72,11 @@ TOLD = {
     "columns_used": {UNUSED: 1},
     "diagonal_used": {UNUSED: 1},
     "last_of_many_rows": {UNUSED: 1},
+    "padded_tokens": {PADDED: 6},  # the padding, a norm, two products, an activation and attention
+    "padded_tokens_trained": {PADDED: 11, UNUSED: 1},  # gradients of weights, and of the others; of the padding none is needed
+    "padded_by_joining": {PADDED: 2},
+    "padded_by_writing": {PADDED: 1},
+    "padded_columns": {PADDED: 2},
     "gathered_matrices": {(OPERAND, MATRICES): 2},
     "sorted_part": {("unused-results", "sorted"): 1},
     "cache_appended": {APPENDED: 1},
@@ -94,6 +100,10 @@ BY_SIZE = {
     "joined_and_summed": {APPENDED: 1},  # the caller may use what was joined
     "gather_beside_product": {(OPERAND, GATHERED): 1},
     "repeat_beside_product": {(OPERAND, STORED): 2},
+    "padded_tokens": {PADDED: 5},  # not attention, whose queries are not the rows of a product
+    "padded_tokens_trained": {PADDED: 12, UNUSED: 1},
+    "padded_by_writing": {},
+    "padded_beside_product": {PADDED: 2},
     "one_hot_square": {},  # as many ids as columns: it may compare ids with ids
     "one_hot_kept": {ROWS: 4},
     "one_hot": {ROWS: 4},  # not the positions, of which the trace does not say that they are compared

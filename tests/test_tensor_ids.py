@@ -41,7 +41,7 @@ def told(graph: Graph) -> Counter[tuple[str, str]]:
 # What differs from the function: a trace does not have the kernel of positions, which takes no tensor. On a CPU the scatter into numbers
 # of 16 bits copies these to 32 bits and back, and only the copies are work; nothing takes the sum over windows, of which the trace tells
 # another size. A trace says that memory is left, not which view of it.
-ROWS, UNUSED = ("one-hot-product", ""), ("unused-results", "")
+ROWS, UNUSED, PADDED = ("one-hot-product", ""), ("unused-results", ""), ("padding", "")
 ON_CPU = {
     "one_hot": {ROWS: 4},
     "one_hot_square": {ROWS: 4},
@@ -56,6 +56,11 @@ ON_CPU = {
     "summed_rows_trained": {},
     "inverse_of_columns": {},
     "inverse_of_vector": {},
+    # Padding is a fill and a copy of the data into it; zeros take no tensor.
+    "padded_tokens": {PADDED: 5},
+    "padded_tokens_trained": {PADDED: 11, UNUSED: 1},
+    "padded_columns": {PADDED: 1},
+    "padded_by_writing": {},
 }
 CAPTURED = [name for name in PROGRAMS if name != "solved_for_identity"]  # of a matrix without elements, which cannot be run
 

@@ -9,9 +9,10 @@
 ('slice', True)
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .graph import Graph, Node
 from .operators import Array, Operator, Part
@@ -102,6 +103,9 @@ class ArrayMemory:
         pieces = [piece for piece in self._pieces.get(position.memory, ()) if piece.overlaps(wanted)]
         if pieces and pieces[-1].equals(wanted):
             return pieces[-1].number
+        if self._is_part_of_update(wanted, pieces):
+            self.read(pieces[0].array, pieces[0].position)
+            return self._read(array, position)
         self._graph.array(array)
         if pieces and pieces[-1].includes(wanted) and pieces[-1].array.dtype == array.dtype:
             operator = _view(pieces[-1], wanted)
@@ -110,10 +114,19 @@ class ArrayMemory:
             return wanted.number
         written = any(piece.written for piece in pieces)
         if written:
-            self._graph.append(Node(Operator.UPDATE, tuple(piece.number for piece in pieces), (wanted.number,)))
+            cut = _cut(pieces[0], pieces[1]) if len(pieces) == 2 and pieces[0].equals(wanted) else None
+            node = Node(Operator.UPDATE, tuple(piece.number for piece in pieces), (wanted.number,), cut)
+            writer = self._graph.maker.get(pieces[-1].number, node)
+            self._graph.append(replace(node, phase=writer.phase, location=writer.location))
         if not written or all(piece.position.origin == position.origin for piece in pieces):  # else a copy of what others have
             self._replace(_piece(wanted.number, array, position, written=written))
         return wanted.number
+
+    def _is_part_of_update(self, wanted: Piece, pieces: Sequence[Piece]) -> bool:
+        """Whether parts of an array were written over, and some of it in another shape is wanted."""
+        if len(pieces) < 2 or pieces[-1].includes(wanted) or pieces[0].equals(wanted) or not pieces[0].includes(wanted):
+            return False
+        return pieces[0].array.dtype == wanted.array.dtype and len({piece.position.origin for piece in (wanted, *pieces)}) == 1
 
     def _replace(self, piece: Piece) -> None:
         memory = piece.position.memory

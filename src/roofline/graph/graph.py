@@ -30,7 +30,8 @@ class Phase(StrEnum):
 class Node(Struct, frozen=True, gc=False):
     """One operator: the arrays that it takes and gives, by number, and the kernel that runs it, which several may share.
 
-    ``step`` and ``sequence`` are equal for an operator and those of its gradient; ``sequence`` is -1 where it has none.
+    ``step`` and ``sequence`` are equal for an operator and those of its gradient; ``sequence`` is -1 where it has none. ``location`` is the
+    source line, as far as it is known.
     """
 
     operator: Operator
@@ -40,6 +41,7 @@ class Node(Struct, frozen=True, gc=False):
     kernel: int = NO_KERNEL
     phase: Phase = Phase.FORWARD
     sequence: int = -1
+    location: str = ""
 
     @property
     def sizes(self) -> Sizes:

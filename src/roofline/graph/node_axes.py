@@ -87,6 +87,10 @@ def _along_axis(graph: Graph, node: Node, operands: Sequence[Dims], result: Dims
     return to.mixed(operands, result, [_axis_of(node, len(result))])
 
 
+def _norm(graph: Graph, node: Node, operands: Sequence[Dims], result: Dims) -> IndexMap:
+    return to.mixed(operands, result, _axes_of(node))
+
+
 def _product(graph: Graph, node: Node, operands: Sequence[Dims], result: Dims) -> IndexMap:
     if not isinstance(node.params, Sizes) or node.params.groups or len(operands) != 2:
         raise ValueError
@@ -109,5 +113,6 @@ READERS: dict[Operator, Reader] = {
     Operator.SORT: _along_axis,
     Operator.SCAN: _along_axis,
     Operator.SOFTMAX: _along_axis,
+    Operator.NORM: _norm,
     Operator.DOT: _product,
 }

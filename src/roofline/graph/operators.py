@@ -13,7 +13,7 @@ class Operator(StrEnum):
 
     DOT = "dot"  # a matrix product, or a batch of them: it takes both factors; the first part of a product with a bias
     CONVOLUTION = "convolution"  # it takes the source and the kernel
-    ATTENTION = "attention"  # it takes queries, keys and values, then a mask if there is one
+    ATTENTION = "attention"  # it takes queries, keys and values, then a mask if there is one; its parameter is the axis of tokens
     GATHER = "gather"  # slices of its first operand along an axis, at the positions in its second
     SCATTER = "scatter"  # its first operand with one element, the same for all, written at the positions in its second along an axis
     SCATTER_ADD = "scatter-add"  # its first operand with the rows of its third added at the positions in its second
@@ -39,6 +39,7 @@ class Operator(StrEnum):
     FOLD = "fold"  # its operand's windows, added up where they overlap: the gradient of patches
     WINDOW = "window"  # a reduction of each window
     SOFTMAX = "softmax"  # along an axis, or its logarithm
+    NORM = "norm"  # elements relative to others along the same axes, or the gradient of that
     SCAN = "scan"  # a running reduction
     SORT = "sort"  # its operands along an axis, in the order of the first
     TOP_K = "top-k"
@@ -61,7 +62,7 @@ class Operator(StrEnum):
     PAD = "pad"  # its first operand with elements around and between its own
     REVERSE = "reverse"
     TRIANGLE = "triangle"  # its operand with zeros above or below a diagonal
-    UPDATE = "update"  # its operands, of which each later one was written over a part of those before
+    UPDATE = "update"  # its operands, of which each later one was written over a part of those before; the `Part`, if it is known
     LOOP = "loop"  # it takes what the loop begins with, and gives what it ends with
     BRANCH = "branch"
     OTHER = "other"

@@ -17,6 +17,7 @@ from .missing_donation.rebuilt import rebuilt_arrays
 from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
+from .padding.padded_arrays import padded_arrays
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
@@ -49,6 +50,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     folded_patches,
     stored_masks,
     unused_gradients,
+    padded_arrays,
     unused_parts,
     unused_in_loops,
     diagonals_of_products,

@@ -23,7 +23,7 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Gra
         gives = tuple(memory.write(_array(tensor), Position(*position)) for tensor, position in dict.fromkeys(written))
         phase = Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
         graph.kernels[place] = Kernel(priced.cost or NOTHING)
-        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, seen.sequence))
+        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, seen.sequence, seen.location))
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
     graph.results |= {array for number in kept.others for array in memory.arrays_in(number)}
     return graph

@@ -111,6 +111,12 @@ def mask_of(name: str, args: Sequence[Argument]) -> Tensor | None:
     return found if isinstance(found, Tensor) and len(found.shape) > 1 else None
 
 
+def token_axis(name: str) -> int | None:
+    """The axis of queries, keys and values that is their tokens, in an operator that takes four axes."""
+    variant = FORWARD.get(name)
+    return variant.layout.index("S") if variant is not None else None
+
+
 def _sizes(call: Call, one: Tensor, layout: str) -> tuple[int, int, int, int]:
     """Batch, heads, sequence and width of a tensor."""
     if len(one.shape) != 4:

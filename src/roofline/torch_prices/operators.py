@@ -6,7 +6,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Params, Sizes
+from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Padding, Params, Sizes
+from .attention import token_axis
 from .call import Tensor
 from .elementwise import ELEMENTWISE
 
@@ -32,11 +33,13 @@ _AXIS = {
     "aten::scatter_": 1,
     **dict.fromkeys(_SOFTMAX, 1),
 }  # the place of the argument that is the axis
+# Norms of the last axes and their gradients, and the place of the argument with the sizes of these axes.
+_SLICE_NORMS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 _NAMES = {
     Operator.GATHER: "index index_select",
     Operator.SCATTER: "scatter scatter_",
     Operator.CONCATENATE: "cat",
-    Operator.PAD: "slice_backward select_backward",
+    Operator.PAD: "constant_pad_nd slice_backward select_backward",
     Operator.EQUAL: "eq",
     Operator.SELECT: "where",
     Operator.ADD: "add add_",
@@ -54,6 +57,7 @@ _NAMES = {
     Operator.FOLD: "col2im",
     Operator.TRIANGLE: "tril triu tril_ triu_",
     Operator.COPY: "copy_ _to_copy clone contiguous",
+    Operator.NORM: " ".join(_SLICE_NORMS),
 }
 # Reductions, and the operator that each applies; a mean is a sum whose result is scaled.
 _REDUCED_BY = {
@@ -110,7 +114,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if (place := FIRST_FACTOR.get(name)) is not None:
         return _product(tensors, place, _AFTER.get(name))
     if category == "attention" and len(tensors) > 2 and "backward" not in name:
-        return Meaning(Operator.ATTENTION, everything)
+        return Meaning(Operator.ATTENTION, everything, token_axis(name))
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
     operator = _OPERATORS.get(name, Operator.ELEMENTWISE if category == ELEMENTWISE and name not in _OF_ROWS else Operator.OTHER)
@@ -137,6 +141,10 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(operator, (0,), axis % max(len(tensors[0].shape), 1))
     if operator == Operator.DIVIDE and len(args) > 2:  # it rounds the quotient
         return Meaning(Operator.ELEMENTWISE, everything)
+    if operator == Operator.PAD:
+        return Meaning(operator, everything, _padding(name, args, tensors[0]))
+    if operator == Operator.NORM:
+        return Meaning(operator, everything, _last_axes(name, args, tensors[0]))
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)
@@ -181,6 +189,24 @@ def _reduction(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Mea
     if not all(isinstance(axis, int) and -rank <= axis < rank for axis in axes):
         return Meaning(Operator.OTHER, (0,))
     return Meaning(Operator.REDUCE, (0,), Axes(tuple(sorted(axis % rank for axis in axes)) or tuple(range(rank)), function))
+
+
+def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
+    """The elements that are added around those of a tensor, which are given in pairs from the last axis on."""
+    given = args[1] if name == "aten::constant_pad_nd" and len(args) > 1 else ()
+    added, rank = (given if isinstance(given, tuple) else ()), len(source.shape)
+    if not added or len(added) > 2 * rank or len(added) % 2 or not all(isinstance(count, int) for count in added):
+        return None
+    pairs = [*zip(added[::2], added[1::2], strict=True)] + [(0, 0)] * (rank - len(added) // 2)
+    low, high = zip(*reversed(pairs), strict=True)
+    return Padding(low, high, (0,) * rank)
+
+
+def _last_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
+    """The axes that a norm is along."""
+    place = _SLICE_NORMS[name.removeprefix("aten::")]
+    sizes, rank = args[place] if place < len(args) else None, len(source.shape)
+    return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None
 
 
 def _gather(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meaning:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
-from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Params, Part, Phase, Region
+from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Part, Phase, Region
 from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction
@@ -194,7 +194,8 @@ class _Lowering:
         means = self._meaning(computation, instruction)
         gives = self._arrays(instruction.shape)
         arrays = leaves(gives)
-        operator, params, phase = means.operator, means.params, _phase(instruction)
+        operator, params = means.operator, means.params
+        node = Node(operator, (), (), None, kernel, _phase(instruction), location=self.module.location(instruction))
         if operator == Operator.BROADCAST and takes:
             maker = self.graph.maker.get(takes[0])
             if maker is not None and maker.operator == Operator.FILL:  # one value everywhere
@@ -202,17 +203,14 @@ class _Lowering:
         if operator == Operator.CONCATENATE and (whole := _cut_whole(self.graph, takes, self.graph.arrays[arrays[0]])) is not None:
             operator, params, takes = Operator.COPY, None, [whole]  # a prefetch in several slices
         if means.then is None:
-            self._append(operator, takes[: means.most], arrays, params, kernel, phase)
+            self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=arrays, params=params))
             if operator in (Operator.DOT, Operator.REDUCE):
                 self._names |= dict.fromkeys(arrays, instruction.op_name)
             return gives
         first = self.graph.array(self.graph.arrays[arrays[0]])
-        self._append(operator, takes[: means.most], (first,), params, kernel, phase)
-        self._append(means.then, (first, *takes[means.most :]), arrays, None, kernel, phase)
+        self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=(first,), params=params))
+        self.graph.append(replace(node, operator=means.then, takes=(first, *takes[means.most :]), gives=arrays))
         return gives
-
-    def _append(self, operator: Operator, takes: Sequence[int], gives: Sequence[int], params: Params, kernel: int, phase: Phase) -> None:
-        self.graph.append(Node(operator, tuple(takes), tuple(gives), params, kernel, phase))
 
     def _meaning(self, computation: Computation, instruction: Instruction) -> Meaning:
         key = (id(computation), id(instruction))

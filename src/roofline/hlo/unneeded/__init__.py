@@ -15,6 +15,7 @@ from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL
 from ...operation import Operation
 from ...rule_failures import RuleFailures, rule_name
+from ...rules.padding.padded_arrays import padded_arrays
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
 from ...rules.unused_results.parts import unused_gradients, unused_parts
@@ -42,7 +43,7 @@ from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
 from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .operations import operation
-from .padded import padding, room_for_groups
+from .padded import room_for_groups
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
 from .recomputed import recomputed
@@ -78,7 +79,6 @@ RULES: tuple[Rule, ...] = (
     complex_transforms,
     room_for_groups,
     occasional_work,
-    padding,
     pooled_windows,
     dense_gradients,
     duplicates,
@@ -98,7 +98,7 @@ RULES: tuple[Rule, ...] = (
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
-    occasional_work: (unused_gradients,),
+    occasional_work: (unused_gradients, padded_arrays),
     stacked_arguments: (unused_parts, unused_in_loops, diagonals_of_products),  # a copy that need not be made counts before its unused part
 }
 

@@ -1,15 +1,13 @@
-"""Products of matrices whose rows, columns or depth the program itself padded, and other kernels on such arrays."""
+"""Groups of rows, such as the tokens of each expert, with room for far more rows than there are."""
 
 from collections.abc import Iterator
 
 from ...cost import Cost, less_traffic
 from ...resource import HBM
-from ...workload import Avoidable, Facts, source_line
+from ...workload import Avoidable, source_line
 from ..ir.scopes import direction
-from ..price.calls.fmha import attention_of
-from ..price.types import Site
 from .kernels import Kernels, Product
-from .padded_axes import PADDING_OPS, Key, Shares, free_axes, padded_axes, share_of
+from .padded_axes import Key, Shares, free_axes, padded_axes, share_of
 from .values import Value
 
 KIND, CLASS = "padding", "padded"
@@ -17,17 +15,6 @@ _GROUPS = "groups"
 _MOST_NEEDED = 0.9  # of a product is data: less padding is worth its cost, for alignment
 _MOST_FILLED = 0.6  # of the room for groups of rows: groups differ in size, so some room is usual
 _SPARE = 1.25  # rows that groups have room for over their rows, as many programs with experts do
-
-
-def padding(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels with padded arrays of a computation with padded products, and their cost without the padding."""
-    if kernels.module.opcodes.isdisjoint(PADDING_OPS):
-        return
-    seen: dict[Key, Shares] = {}
-    products = [*_padded_products(kernels, seen), *_padded_attention(kernels, seen)]
-    yield from products
-    for index, needed in _padded_arrays(kernels, seen, rooms=False) if products else ():
-        yield index, Avoidable(kind=KIND, instead=kernels.costs[index] * needed, cause="arrays", facts={"share": needed})
 
 
 def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
@@ -45,9 +32,9 @@ def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
     for index, (left, right) in axes.items():
         room = [one for one in rooms[index] if one.share in filled]
         if room:
-            instead, facts = _without(kernels, index, left, right, _SPARE), {"where": source_line(room[0].location)}
+            instead, facts = _without(kernels, index, left, right), {"where": source_line(room[0].location)}
             yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=_GROUPS, factor=1 / room[0].share)
-    others = dict(_padded_arrays(kernels, seen, rooms=True))
+    others = dict(_padded_arrays(kernels, seen))
     for scatter in kernels.parts_with("scatter"):
         shares = {one.share for one in padded_axes(kernels.values, scatter, seen).values() if one.is_room} & filled
         others.update(dict.fromkeys(_fillers(kernels, scatter), min(shares)) if shares else ())
@@ -56,48 +43,19 @@ def room_for_groups(kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
         yield index, Avoidable(kind=KIND, instead=instead, unneeded=CLASS, group=_GROUPS)
 
 
-def _padded_products(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
-    for index, found in kernels.products.items():
-        left, right = _axes(kernels, found, seen)
-        needed, _ = _needed(found, left, right)
-        if needed > _MOST_NEEDED or any(one.is_room for one in (*left.values(), *right.values())):
-            continue
-        where = next((source_line(one.location) for one in (*left.values(), *right.values()) if one.location), "")
-        instead, facts = _without(kernels, index, left, right), Facts(where=where, product=str(found), share=needed)
-        yield index, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, factor=1 / needed)
-
-
 def _axes(kernels: Kernels, found: Product, seen: dict[Key, Shares]) -> tuple[Shares, Shares]:
     """The padded axes of a product's operands."""
     return padded_axes(kernels.values, found.left, seen), padded_axes(kernels.values, found.right, seen)
 
 
-def _without(kernels: Kernels, index: int, left: Shares, right: Shares, spare: float = 1.0) -> Cost:
-    """The cost of a product without its padding, but with ``spare`` times the data."""
+def _without(kernels: Kernels, index: int, left: Shares, right: Shares) -> Cost:
+    """The cost of a product without its padding, but with some room to spare."""
     needed, padding_bytes = _needed(kernels.products[index], left, right)
     amounts = {
-        resource: amount * min(spare * needed, 1.0) if resource.unit == "matrix" else amount
+        resource: amount * min(_SPARE * needed, 1.0) if resource.unit == "matrix" else amount
         for resource, amount in kernels.costs[index].amounts
     }
     return less_traffic(Cost.of(amounts), padding_bytes)
-
-
-def _padded_attention(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, Avoidable]]:
-    """The calls of fused attention whose queries and keys were padded in the size of a head."""
-    for index, cost in kernels.costs.items():
-        instruction = kernels.computation[index]
-        if instruction.opcode != "custom-call" or len(instruction.operands) < 3:
-            continue
-        if attention_of(Site(kernels.module, kernels.computation, instruction, kernels.platform)) is None:
-            continue
-        heads = [padded_axes(kernels.values, Value(kernels.computation, operand), seen) for operand in instruction.operands[:3]]
-        last = [len(kernels.computation[operand].shape.dims) - 1 for operand in instruction.operands[:3]]
-        found = [axes[axis] for axes, axis in zip(heads, last, strict=True) if axis in axes]
-        needed = max((one.share for one in found), default=1.0)
-        if len(found) < len(heads) or needed > _MOST_NEEDED:
-            continue
-        facts = Facts(where=source_line(found[0].location), share=needed)
-        yield index, Avoidable(kind=KIND, instead=cost * needed, cause="heads", facts=facts, unneeded=CLASS, factor=1 / needed)
 
 
 def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:
@@ -111,8 +69,8 @@ def _needed(found: Product, left: Shares, right: Shares) -> tuple[float, float]:
     return batch * rows * columns * depth, padding_bytes
 
 
-def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares], *, rooms: bool) -> Iterator[tuple[int, float]]:
-    """The kernels other than products that work on padded arrays, or on those with room for groups, and the share of these that is data."""
+def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares]) -> Iterator[tuple[int, float]]:
+    """The kernels other than products that work on arrays with room for groups, and the share of these that is data."""
     for index, cost in kernels.costs.items():
         moved = float(cost.known(HBM))
         if index in kernels.products or not moved:
@@ -120,7 +78,7 @@ def _padded_arrays(kernels: Kernels, seen: dict[Key, Shares], *, rooms: bool) ->
         whole, filler = 0.0, 0.0
         for value in _arrays(kernels, index):
             whole += value.shape.bytes
-            axes = {axis: one for axis, one in padded_axes(kernels.values, value, seen).items() if one.is_room == rooms}
+            axes = {axis: one for axis, one in padded_axes(kernels.values, value, seen).items() if one.is_room}
             filler += value.shape.bytes * (1 - share_of(axes, axes))
         needed = 1 - filler / whole if whole else 1.0
         if needed <= _MOST_NEEDED:

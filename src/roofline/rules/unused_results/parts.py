@@ -105,11 +105,11 @@ def _computed(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region]
 
 def _leaves_parts_out(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region]) -> bool:
     """Whether a kernel could compute a part of its results alone. One that changes the layout or the memory of an array could, but its
-    users decide on the layout.
+    users decide on the layout; one that fills an array of which others write a part fills it in one piece.
     """
     if any(node.operator in _UNDIVIDED or (node.operator == Operator.REDUCE and len(node.gives) > 1) for node in nodes):
         return False
-    if all(node.operator == Operator.COPY for node in nodes):
+    if all(node.operator in (Operator.COPY, Operator.FILL) for node in nodes):
         return False
     if any(
         node.operator == Operator.COLLECTIVE and node.params is None and any(regions.get(array, NOTHING).loose for array in node.gives)

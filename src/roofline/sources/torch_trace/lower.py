@@ -7,12 +7,13 @@ forgotten, and so is one that an op took whose result is not known.
 """
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING
-from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Phase, Sizes
+from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
 from ...torch_prices.copies import windows_result
@@ -26,10 +27,11 @@ from .used_tensors import Operand, Used, UsedTensors
 
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
 LEAST = 64  # columns of an array that rows are taken of: with fewer, other tensors may have the same shape
+FILLED = 4  # executions after one that fills an array in which a copy may write a part of it
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
 Shape = tuple[int, ...]
-_LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION)
+_LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION, Operator.NORM)
 
 
 class Made(Struct, eq=False):
@@ -103,7 +105,7 @@ class _Exact:
         self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
         phase = Phase.BACKWARD if execution.context.backward else Phase.FORWARD
         number = self._recorded.sequence(execution)
-        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
+        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, execution.context.location))
 
     def _is_part_of_write(self, used: Used) -> bool:
         """Whether the caller of a copy writes to its own operands and is no execution: on a CPU it may change what it copies in between."""
@@ -153,7 +155,7 @@ def _by_size(recorded: Recorded) -> Graph:
             operands.setdefault(number, []).extend(made for made in matches if made is not None)
         takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
         result = _result(priced, means, tensors)
-        gives = () if result is None else (arrays.given(result, place),)
+        gives = () if result is None else (arrays.given(result, place, is_filled=means.operator == Operator.FILL),)
         if is_backward and result is not None:
             gradients.setdefault((step, result.shape), []).extend((execution.op, array) for array in gives)
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
@@ -162,7 +164,9 @@ def _by_size(recorded: Recorded) -> Graph:
             arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
         phase = Phase.BACKWARD if is_backward else Phase.FORWARD
-        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number))
+        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, execution.context.location))
+        if means.operator == Operator.COPY and gives:
+            arrays.write_part(tensors[0], gives[0], place)
     graph.results = {array for stored in recorded.accumulated if (array := _stored(stored, gradients)) is not None}
     return graph
 
@@ -180,6 +184,7 @@ class Arrays:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._made: dict[int, list[Made]] = {}
+        self._filled: Made | None = None  # the last one of one value
 
     def _source(self, tensor: Tensor, place: int) -> Made | None:
         """The last product of which an operand with gaps between its rows may be some of the rows, each as wide."""
@@ -243,15 +248,32 @@ class Arrays:
             self._graph.append(Node(operator, (made.number,), (number,)))
         return number
 
-    def given(self, result: Tensor, place: int) -> int:
-        """The number of the result of an execution."""
+    def given(self, result: Tensor, place: int, *, is_filled: bool = False) -> int:
+        """The number of the result of an execution; ``is_filled`` is whether it has one value everywhere."""
         array = Array(result.shape, result.dtype, sure=False)
         made = Made(self._graph.array(array), array, place, is_open=not array.elements)
+        self._filled = made if is_filled else self._filled
         self._made.setdefault(array.elements, []).append(made)
         return made.number
 
+    def write_part(self, part: Tensor, given: int, place: int) -> None:
+        """Appends the update of an array of one value, if an execution just filled it and a copy writes a part of it."""
+        filled = self._filled
+        if filled is None or place - filled.place > FILLED or len(filled.array.shape) != len(part.shape):
+            return
+        sides = [*zip(part.shape, filled.array.shape, strict=True)]
+        distances = tuple(prod(filled.array.shape[axis + 1 :]) for axis in range(len(sides)))
+        if part.strides != distances or any(size > whole for size, whole in sides) or all(size == whole for size, whole in sides):
+            return
+        self.forget([filled])
+        written = self.given(Tensor(filled.array.shape, filled.array.dtype), place)
+        maker = self._graph.maker[given]
+        cut = Part((0,) * len(sides), part.shape, (1,) * len(sides))  # most padding is behind the data
+        node = Node(Operator.UPDATE, (filled.number, given), (written,), cut, phase=maker.phase, location=maker.location)
+        self._graph.append(node)
+
     def forget(self, matches: Sequence[Made | None]) -> None:
-        """Forgets what an execution took: its result, which is not known, may be as large."""
+        """Forgets what an execution wrote over, or took: its result, which is not known, may be as large."""
         for made in matches:
             if made is not None and made in self._made.get(made.array.elements, ()):
                 self._made[made.array.elements].remove(made)
@@ -283,6 +305,9 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     if means.operator == Operator.GATHER:
         rows = tensors[1].elements if len(tensors) > 1 and len(first.shape) == 2 else 0  # of more axes a mask may choose
         return Tensor((rows, first.shape[-1]), first.dtype) if means.params == 0 and len(first.shape) > 1 else None
+    if isinstance(means.params, Padding):
+        sides = zip(first.shape, means.params.low, means.params.high, strict=True)
+        return Tensor(tuple(size + low + high for size, low, high in sides), first.dtype)
     if means.operator == Operator.PAD:
         sizes = priced.args[1] if len(priced.args) > 1 else None
         return Tensor(sizes, first.dtype) if isinstance(sizes, tuple) and all(isinstance(size, int) for size in sizes) else None

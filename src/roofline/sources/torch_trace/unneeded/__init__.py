@@ -31,7 +31,6 @@ from .kept_gradients import kept_gradients
 from .key_masks import key_masks
 from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
-from .padded_tensors import padded_tensors
 from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
 from .reordered_caches import reordered_caches
@@ -52,7 +51,6 @@ BY_SHAPE: Rules = (
     key_masks,
     sorted_parts,
     passed_messages,
-    padded_tensors,
     dequantized_weights,
     reordered_caches,
 )

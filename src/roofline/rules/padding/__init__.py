@@ -1,0 +1,1 @@
+"""Work on padding, which the program itself added."""
