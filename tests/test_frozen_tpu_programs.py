@@ -17,9 +17,6 @@ from tpu_compiler import ROOT
 
 DATA = Path(__file__).parent / "data" / "tpu"
 NAMES = sorted(path.stem for path in DATA.glob("*.json"))
-# Where scratch memory of the compiler, which its text does not show, is more than 0.6% of so small a program.
-SCRATCH_COUNTS = {"layer_v5e_2x2", "layer_gradient_v5e_2x2"}
-
 # Collectives inside of fusions, which are not counted yet.
 UNKNOWN_COSTS: set[str] = set()
 
@@ -51,20 +48,20 @@ def test_every_op_has_a_known_cost(name: str) -> None:
     assert unknown(report(name)[0]) == []
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - SCRATCH_COUNTS))
+@pytest.mark.parametrize("name", NAMES)
 def test_the_peak_of_hbm_is_that_of_the_buffer_assignment(name: str) -> None:
     counted, facts = report(name)
     assert counted.memory is not None
-    assert counted.memory.peak_bytes == pytest.approx(facts["hbm_bytes"], rel=0.006)
+    assert counted.memory.peak_bytes == pytest.approx(facts["hbm_bytes"], rel=0.001)  # scalars of reductions are not counted
 
 
 def test_a_donated_cache_is_in_memory_once() -> None:
-    # Two caches of 4 x 4 heads x 2048 tokens x 128 in bf16, overwritten in place; queries, results and scalars are 0.4% more.
+    # Two caches of 4 x 4 heads x 2048 tokens x 128 in bf16, overwritten in place; queries, results, scalars and tuples are 0.7% more.
     counted, facts = report("decode_v6e_2x2")
     caches = 2 * 4 * 4 * 2048 * 128 * 2
     assert facts["memory"]["alias_size_in_bytes"] == caches
     assert counted.memory is not None
-    assert counted.memory.peak_bytes == pytest.approx(caches, rel=0.006)
+    assert counted.memory.peak_bytes == pytest.approx(caches, rel=0.007)
 
 
 def test_a_loop_counts_each_trip_where_xla_counts_one() -> None:

@@ -5,25 +5,17 @@ instruction that makes it to its last use. Elementwise work and updates write ov
 loop, branch or call are live in addition to those around it.
 """
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Set
 
-from msgspec import Struct, field
+from msgspec import Struct
 
-from ..ir.callgraph import in_order
-from ..ir.module import Computation, HloModule, Instruction
+from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform
-from ..ir.shapes import Shape
-from ..price.bodies import updated
-from ..price.elementwise import ELEMENTWISE
-from ..price.traffic import in_place_parameters
-from .aliasing import stated_aliases
 from .scoped import scoped_bytes
+from .slots import Slot, Slots, SlotsOf
 from .values import Value, Values, ValuesOf
 
-_ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
-_RESULTS_TRIED = 64  # results whose memory is tried for one temporary array
-_IN_BODIES = ELEMENTWISE | {"bitcast", "copy", "tuple"}
+CALLING = frozenset(("while", "conditional", "call", "async-start"))  # opcodes whose computations run in the program's order
 
 
 class Live(Struct, frozen=True):
@@ -50,52 +42,14 @@ class LivePeak(Struct, frozen=True):
 NOTHING = LivePeak(0, ())
 
 
-class _Slot(Struct, eq=False):
-    """A piece of memory that arrays use one after another. ``over`` is the parameter that the first of them is written over, if any.
-
-    It ``is_free`` where the caller has allocated it already, for its own array or for the result; ``before`` is the parameter that is in it
-    until its last use, if any.
-    """
-
-    over: Value | None = None
-    values: list[Value] = field(default_factory=list)
-    bytes: int = 0
-    end: int = -1
-    is_free: bool = False
-    before: Value | None = None
-
-    def add(self, value: Value) -> None:
-        """Adds an array that uses the memory after the others."""
-        self.values.append(value)
-        if value.bytes > self.bytes:
-            self.bytes = value.bytes
-        if value.last > self.end:
-            self.end = value.last
-
-    def fits(self, before: Value | None, value: Value) -> bool:
-        """Whether its arrays, and ``value`` after them, can all use the memory of the parameter ``before``."""
-        return before is None or self.over is before or before.last < (self.start if self.values else value.first)
-
-    @property
-    def start(self) -> int:
-        return self.values[0].first
-
-    def occupant(self, time: int) -> Value | None:
-        """The array in it at a time."""
-        return next((value for value in reversed(self.values) if value.first <= time <= value.last), None)
-
-
 class Liveness:
     """The live arrays of each computation of a module: in main memory, or in the memory spaces with these numbers."""
 
     def __init__(self, module: HloModule, platform: Platform, spaces: frozenset[int] = frozenset()) -> None:
         self.module = module
         self.values = ValuesOf(module, platform, spaces)
-        places = {path: place for place, path in enumerate(module.entry_computation.root_instruction.shape.paths)}
-        self._donated = {places[path]: leaf for leaf, path in self.values.donated.items() if path in places}
+        self.slots = SlotsOf(self.values)
         self._peaks: dict[tuple[int, str, frozenset[int]], LivePeak] = {}
-        self._over: dict[int, frozenset[int]] = {}
-        self._elementwise: dict[tuple[object, ...], frozenset[int]] = {}  # by the contents of a fused body, which layers repeat
 
     def peak(self, number: int, role: str = "call", lent: frozenset[int] = frozenset()) -> LivePeak:
         """The peak of a computation's arrays, without its parameters and its result; ``role`` is ``body`` in a loop.
@@ -103,7 +57,7 @@ class Liveness:
         ``lent`` are the arrays that a loop carries in temporary memory, which others use in the body after the last use of such an array
         and before its next value is made.
         """
-        key = (number, "body" if role == "body" else "call", lent)
+        key = (number, role if role in ("body", "condition") else "call", lent)
         if key not in self._peaks:
             self._peaks[key] = self._simulate(*key)
         return self._peaks[key]
@@ -111,7 +65,7 @@ class Liveness:
     def kept_results(self) -> list[Value]:
         """The program's results, except those in the memory of a donated argument."""
         results = self.values[self.module.entry].root
-        return [value for place, value in enumerate(results) if value is not None and place not in self._donated]
+        return [value for place, value in enumerate(results) if value is not None and place not in self.slots.donated]
 
     def constants(self) -> list[tuple[Instruction, int]]:
         """The constants of the computations that run, and their bytes."""
@@ -125,16 +79,13 @@ class Liveness:
     def _simulate(self, number: int, role: str, lent: frozenset[int]) -> LivePeak:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         values = self.values[number]
-        slots, slot_of = self._slots(values, number, role)
-        if number == self.module.entry and (self.values.platform != "tpu" or _reuses_results(self.module)):
-            _place_in_results(slots)
+        slots = self.slots.of(number, role)
         length, instructions = len(values.order), values.computation.instructions
         change = [0] * (length + 2)
-        for slot in slots:
-            if not slot.is_free:
-                change[slot.start] += slot.bytes
-                change[slot.end + 1] -= slot.bytes
-        gaps = _gaps(values, slot_of, lent, length)
+        for slot in slots.own:
+            change[slot.start] += slot.bytes
+            change[slot.end + 1] -= slot.bytes
+        gaps = slots.gaps(values, lent)
         for before, start, end in gaps:
             change[start] -= before.bytes
             change[end] += before.bytes
@@ -142,17 +93,14 @@ class Liveness:
         for time in range(length):
             now += change[time]
             instruction = instructions[values.order[time]]
-            called = self._called(values, instruction, slot_of, lent) if instruction.calls else NOTHING
+            called = self._called(values, instruction, slots, lent) if instruction.calls else NOTHING
             scoped = scoped_bytes(instruction, self.values.spaces)
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
         at = instructions[values.order[peak]]
         unused = {id(value) for place, value in enumerate(values.leaves[at.operands[0]] if inner.unused else ()) if place in inner.unused}
-        live = [
-            Live(number, value)
-            for slot in slots
-            if not slot.is_free and (value := slot.occupant(peak)) is not None and id(value) not in unused
-        ]
+        occupants = [value for slot in slots.own if (value := slot.occupant(peak)) is not None]
+        live = [Live(number, value) for value in occupants if id(value) not in unused]
         unused |= {id(before) for before, start, end in gaps if start <= peak < end}
         return LivePeak(
             bytes=most,
@@ -162,185 +110,20 @@ class Liveness:
             at=inner.at or at,
         )
 
-    def _called(self, values: Values, instruction: Instruction, slot_of: Mapping[int, _Slot], lent: frozenset[int]) -> LivePeak:
+    def _called(self, values: Values, instruction: Instruction, slots: Slots, lent: frozenset[int]) -> LivePeak:
         """The largest peak of the computations that an instruction calls."""
-        if instruction.opcode not in ("while", "conditional", "call", "async-start"):
+        if instruction.opcode not in CALLING:
             return NOTHING
         passed = frozenset[int]()
         if instruction.opcode == "while" and instruction.called("body") and self.values.platform == "tpu":
-            own = {id(values.parameters[place]) for place in lent}
+            own = {values.parameters[place] for place in lent}
             body = self.values[instruction.called("body")[0]].parameters
             carried = enumerate(zip(values.leaves[instruction.operands[0]], body, strict=False))
-            passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(value, slot_of, own))
+            passed = frozenset(place for place, (value, inside) in carried if value and inside and _is_temporary(slots.lender(value), own))
         called = [self.peak(call.computation, call.role, passed if call.role == "body" else frozenset()) for call in instruction.calls]
         return max(called, key=lambda peak: peak.bytes)
 
-    def _slots(self, values: Values, number: int, role: str) -> tuple[list[_Slot], dict[int, _Slot]]:
-        """The pieces of memory that the arrays of a computation take, in the order in which they are made, and that of each array."""
-        results = {id(value): place for place, value in enumerate(values.root) if value is not None}
-        slots: dict[int, _Slot] = {}
-        pieces: list[_Slot] = []
-        gone: set[int] = set()
-        instructions = values.computation.instructions
-        for value in values.arrays:
-            instruction = instructions[value.index]
-            if instruction.opcode == "constant":
-                continue  # part of the program
-            taken = self._taken_over(values, number, instruction, value, gone)
-            slot = (slots.get(id(taken)) if taken is not None else None) or _Slot(taken)
-            if instruction.opcode == "all-reduce" and self.values.platform == "tpu" and not _is_own(instruction, slot):
-                slot = _Slot()
-            if id(value) in results:
-                # A result is written to the caller's memory, if an argument that is there is no longer needed.
-                before = self._replaced(values, number, role, results[id(value)])
-                fits = [piece for piece in (slot, _Slot()) if piece.fits(before, value)]
-                slot = fits[0] if fits else slot
-                slot.is_free, slot.before = bool(fits), before
-            if not slot.values:
-                pieces.append(slot)
-            slot.add(value)
-            slots[id(value)] = slot
-        return pieces, slots
 
-    def _replaced(self, values: Values, number: int, role: str, place: int) -> Value | None:
-        """The parameter whose memory a result takes over: in a loop the value before it, in the program a donated argument."""
-        if role == "body":
-            return values.parameters[place] if place < len(values.parameters) else None
-        leaf = self._donated.get(place) if number == self.module.entry else None
-        return None if leaf is None else values.parameters[leaf]
-
-    def _taken_over(self, values: Values, number: int, instruction: Instruction, value: Value, gone: set[int]) -> Value | None:
-        """The operand that a result is written over, because its instruction is the last use; ``gone`` are operands already taken."""
-        stated = stated_aliases(instruction) if self.values.platform == "tpu" else None
-        if stated is not None:
-            return self._stated(values, instruction, value, stated)
-        for operand in self._candidates(values, instruction):
-            for old in values.leaves[operand]:
-                if old is None or not old.last == value.first > old.first or id(old) in gone or not _alike(old, value):
-                    continue
-                if old.leaf is None or number != self.module.entry or old.leaf in self.values.donated:
-                    gone.add(id(old))
-                    return old
-        return None
-
-    @staticmethod
-    def _stated(values: Values, instruction: Instruction, value: Value, stated: Mapping[int, int]) -> Value | None:
-        """The operand that the compiler says a result is written over."""
-        if not stated:
-            return None
-        number = next((place for place, leaf in enumerate(values.leaves[value.index]) if leaf is value), None)
-        operand = None if number is None else stated.get(number)
-        old = None if operand is None else values.array(instruction.operands[operand])
-        return old if old is not None and old.bytes == value.bytes else None
-
-    def _candidates(self, values: Values, instruction: Instruction) -> Sequence[int]:
-        """The operands that an instruction may write its result over."""
-        opcode = instruction.opcode
-        if opcode in _ELEMENTWISE:
-            return instruction.operands
-        if opcode in ("dynamic-update-slice", "scatter"):
-            return updated(instruction)
-        if opcode != "fusion" or not instruction.calls:
-            return ()
-        number = instruction.calls[0].computation
-        body, over = self.module.computations[number], self._written_over(number)
-        pairs = zip(instruction.operands, body.parameters, strict=False)
-        return [operand for operand, parameter in pairs if parameter in over and not values.computation[operand].shape.is_tuple]
-
-    def _written_over(self, number: int) -> frozenset[int]:
-        """The parameters of a fused body that its result may be written over: updated in place, or used elementwise alone."""
-        if number not in self._over:
-            body = self.module.computations[number]
-            form = (body.root, body.parameters, *[(instruction.opcode, instruction.operands) for instruction in body.instructions])
-            if form not in self._elementwise:
-                self._elementwise[form] = frozenset([*in_place_parameters(body), *_elementwise_parameters(body)])
-            self._over[number] = self._elementwise[form]
-        return self._over[number]
-
-
-def _is_own(instruction: Instruction, slot: _Slot) -> bool:
-    """Whether memory holds nothing but the result of an operand itself: only there an all-reduce of a TPU that may run in place does."""
-    return len(slot.values) == 1 and slot.values[0].index in instruction.operands
-
-
-def _alike(old: Value, value: Value) -> bool:
-    """Whether two arrays have their elements in the same places: as many bytes, and one order and tiling of dimensions."""
-    before, after = old.shape, value.shape
-    if old.bytes != value.bytes or before.rank != after.rank:
-        return old.bytes == value.bytes
-    return before.major_to_minor == after.major_to_minor and _tiles(before) == _tiles(after)
-
-
-def _tiles(shape: Shape) -> tuple[int, ...]:
-    """The first tile of a layout; later ones pack elements inside it."""
-    return shape.layout.tiles[0] if shape.layout is not None and shape.layout.tiles else ()
-
-
-def _elementwise_parameters(body: Computation) -> list[int]:
-    """The parameters that a body uses elementwise: an element of the result needs only the same element of them."""
-    reached = [0] * len(body)  # for each instruction the parameters it depends on, as bits
-    other = 0  # the parameters with a use that is not elementwise
-    for bit, parameter in enumerate(body.parameters):
-        reached[parameter] = 1 << bit
-    for index in in_order(body):
-        instruction = body[index]
-        for operand in instruction.operands:
-            reached[index] |= reached[operand]
-        if instruction.opcode not in _IN_BODIES:
-            other |= 0 if instruction.opcode == "parameter" else reached[index]
-    return [parameter for bit, parameter in enumerate(body.parameters) if reached[body.root] & ~other & (1 << bit)]
-
-
-def _is_temporary(value: Value, slot_of: Mapping[int, _Slot], own: Set[int]) -> bool:
-    """Whether an array is in temporary memory: of its computation, or ``own``, lent by the caller."""
-    slot = slot_of.get(id(value))
-    if slot is None or slot.is_free:
-        before = value if slot is None else slot.before
-        return before is not None and id(before) in own
-    return True
-
-
-def _gaps(values: Values, slot_of: Mapping[int, _Slot], lent: frozenset[int], length: int) -> list[tuple[Value, int, int]]:
-    """The arrays that a loop carries in temporary memory: from when to when this has neither their old value nor the next one."""
-    after = values.root
-    gaps = []
-    for place in lent:
-        before, result = values.parameters[place], after[place] if place < len(after) else None
-        if before is None or result is before or (result is not None and id(result) not in slot_of):
-            continue
-        slot = None if result is None else slot_of[id(result)]
-        if slot is None or (slot.before is before and slot.over is not before and slot.is_free):
-            end = length if slot is None else slot.start
-            if before.last + 1 < end:
-                gaps.append((before, before.last + 1, end))
-    return gaps
-
-
-def _reuses_results(module: HloModule) -> bool:
-    """Whether the TPU compiler placed temporary arrays in the memory of results.
-
-    libtpu 0.0.42 does, 0.0.51 does not, and only 0.0.51 writes a ``buffering_level`` for each op with windows.
-    """
-    configs = [config for instruction in module.instructions if "window_config" in (config := instruction.backend_config_text)]
-    return bool(configs) and not any("buffering_level" in config for config in configs)
-
-
-def _place_in_results(slots: list[_Slot]) -> None:
-    """Places arrays in the memory of the program's results until these are written, as XLA does: the largest first, where they fit best."""
-    results = sorted((slot for slot in slots if slot.is_free and slot.before is None), key=lambda slot: slot.bytes)
-    sizes, busy = [slot.bytes for slot in results], [[(slot.start, slot.end)] for slot in results]
-    for slot in sorted((slot for slot in slots if not slot.is_free), key=lambda slot: -slot.bytes):
-        first = bisect_left(sizes, slot.bytes)
-        for place in range(first, min(first + _RESULTS_TRIED, len(results))):
-            if _claimed(busy[place], slot.start, slot.end):
-                slot.is_free = True
-                break
-
-
-def _claimed(busy: list[tuple[int, int]], start: int, end: int) -> bool:
-    """Inserts an interval into a sorted list of disjoint ones, if it overlaps none of them; whether it did."""
-    after = bisect_left(busy, (start, end))
-    if (after and busy[after - 1][1] >= start) or (after < len(busy) and busy[after][0] <= end):
-        return False
-    busy.insert(after, (start, end))
-    return True
+def _is_temporary(lender: Slot | Value | None, own: Set[Value | None]) -> bool:
+    """Whether memory is temporary: of the computation, or of its ``own`` parameters, lent by the caller."""
+    return isinstance(lender, Slot) or (lender is not None and lender in own)

@@ -13,6 +13,7 @@ from ..price.memory_spaces import level_of_space
 from ..price.traffic import part_of
 from .assignment import Allocation, Instructions, read_assignment
 from .buffers import buffer_of, largest_buffers
+from .heap import Heap
 from .liveness import Liveness
 from .spaces import memory_spaces
 from .values import Value
@@ -92,7 +93,8 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     kept = liveness.kept_results()
     results = [value for value in values.root if value is not None]
     constants = [buffer_of("constant", constant, constant.shape, size) for constant, size in liveness.constants()]
-    peak = liveness.peak(module.entry)
+    live = liveness.peak(module.entry).bytes
+    heap = Heap(liveness).bytes if platform == "tpu" and module.is_scheduled else live
     return _memory(
         module,
         SCHEDULED if module.is_scheduled else IN_PROGRAM_ORDER,
@@ -101,12 +103,13 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
             *(buffer("output", value) for value in kept),
             *constants,
             *_temporaries(module, liveness),
+            LiveBuffer(kind="unused", bytes=heap - live),
         ],
         arguments=sum(value.bytes for value in arguments),
         outputs=sum(value.bytes for value in results),
         donated=donated,
         constants=sum(constant.bytes for constant in constants),
-        temporaries=peak.bytes,
+        temporaries=heap,
     )
 
 

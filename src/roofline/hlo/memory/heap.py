@@ -1,0 +1,135 @@
+"""The heap of a compiled TPU program: the main memory of its temporary arrays, placed as the compiler places them.
+
+Arrays are placed in the order of the program: each in the smallest gap that is free while it lives, or else after all others. Every tuple
+has memory too, for the addresses of its parts, and keeps it from the start to the end of the program.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct, field
+
+from ..ir.module import Instruction
+from ..ir.renaming import IN_PLACE
+from ..ir.shapes import Shape
+from .liveness import CALLING, Liveness
+from .slots import Slot, Slots
+from .values import Value, Values
+
+ALIGNMENT = 16384  # bytes: all offsets in the assignments of libtpu 0.0.42 and 0.0.51 are multiples of it
+_ADDRESSES = 32  # bytes of a tuple on v5p, v6e and v7x, for up to four parts; other chips use 512 or 1024. The last tuple takes no more
+_SAME_TUPLE = IN_PLACE | {"parameter", "get-tuple-element", "while"}  # opcodes whose result is a tuple that is there already
+
+Span = tuple[int, int]  # from one position in the order of execution to another, both included
+
+
+class Piece(Struct, eq=False):
+    """A piece of memory: from when to when it is allocated, and the ``gaps`` between, in which others may use it."""
+
+    bytes: int
+    span: Span = (0, 0)
+    gaps: list[Span] = field(default_factory=list)
+
+    @property
+    def spans(self) -> list[Span]:
+        """When it is in use."""
+        spans = []
+        start, end = self.span
+        for first, last in sorted(self.gaps):
+            if start < first:
+                spans.append((start, first - 1))
+            start = last + 1
+        return [*spans, (start, end)]
+
+
+Memory = Mapping[Slot | Value, Piece]  # of slots, and of the parameters that a loop carries
+
+
+class Heap:
+    """The temporary arrays of a program and of all that it calls, in one order of execution."""
+
+    def __init__(self, liveness: Liveness) -> None:
+        self._liveness = liveness
+        self._time = 0
+        self._pieces: list[Piece] = []
+        self._tuples = 0
+        self._follow(liveness.module.entry, "call", {})
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the heap, with the gaps between arrays."""
+        arrays = placed(self._pieces)
+        return _aligned(arrays) + ALIGNMENT * (self._tuples - 1) + _ADDRESSES if self._tuples else arrays
+
+    def _follow(self, number: int, role: str, carried: Memory) -> None:
+        """Follows a computation; ``carried`` is the memory of parameters that a loop carries in the heap."""
+        values, slots = self._liveness.values[number], self._liveness.slots.of(number, role)
+        own: dict[Slot | Value, Piece] = {slot: Piece(slot.bytes) for slot in slots.own}
+        self._pieces += own.values()
+        times = []
+        for index in values.order:
+            instruction = values.computation[index]
+            if index != values.computation.root:  # its tuple is one with that of the caller
+                self._tuples += _new_tuples(instruction)
+            for call in instruction.calls if instruction.opcode in CALLING else ():
+                lent = self._lent(values, slots, instruction, {**carried, **own}) if call.role == "body" else {}
+                self._follow(call.computation, call.role, lent)
+            times.append(self._time)
+            self._time += 1
+        times.append(self._time)
+        for slot in slots.own:
+            own[slot].span = (times[slot.start], times[slot.end])
+        places = frozenset(place for place, value in enumerate(values.parameters) if value in carried)
+        for before, start, end in slots.gaps(values, places):
+            carried[before].gaps.append((times[start], times[end] - 1))
+
+    def _lent(self, values: Values, slots: Slots, loop: Instruction, memory: Memory) -> Memory:
+        """The memory in the heap of what a loop carries, by the parameters of its body."""
+        body = self._liveness.values[loop.called("body")[0]].parameters
+        lenders = [slots.lender(value) if value is not None else None for value in values.leaves[loop.operands[0]]]
+        pairs = zip(lenders, body, strict=False)
+        return {inside: memory[lender] for lender, inside in pairs if lender is not None and inside is not None and lender in memory}
+
+
+def _new_tuples(instruction: Instruction) -> int:
+    """The tuples with memory that an instruction makes: its result, and those inside it."""
+    opcode = instruction.opcode
+    if opcode == "async-update" and len(instruction.operands) > 1:  # SparseCores' operations get their operands only here
+        return _tuples(instruction.shape)
+    return 0 if opcode in _SAME_TUPLE or opcode.endswith("-done") else _tuples(instruction.shape)
+
+
+def _tuples(shape: Shape) -> int:
+    return 1 + sum(map(_tuples, shape.parts)) if shape.parts else 0
+
+
+def placed(pieces: Iterable[Piece]) -> int:
+    """The bytes of memory that hold the pieces, placed one after another."""
+    top = 0
+    neighbours: list[tuple[int, int, list[Span]]] = []  # from where to where, and when: pieces that may still be in use
+    for piece in sorted(pieces, key=lambda piece: piece.span[0]):
+        spans = piece.spans
+        neighbours = [taken for taken in neighbours if taken[2][-1][1] >= piece.span[0]]
+        busy = sorted([(start, end) for start, end, others in neighbours if _meet(spans, others)])
+        start = _smallest_gap(busy, piece.bytes)
+        neighbours.append((start, start + _aligned(piece.bytes), spans))
+        top = max(top, start + piece.bytes)
+    return top
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _smallest_gap(busy: Iterable[tuple[int, int]], size: int) -> int:
+    """Where the smallest gap of at least this size begins, between the ``busy`` parts of memory or after them."""
+    gaps = []
+    free = 0
+    for start, end in busy:
+        if start - free >= size:
+            gaps.append((start - free, free))
+        free = max(free, end)
+    return min(gaps, default=(0, free))[1]
+
+
+def _meet(spans: Iterable[Span], others: Iterable[Span]) -> bool:
+    return any(start <= last and first <= end for start, end in spans for first, last in others)
