@@ -5,12 +5,10 @@ modules, shapes and order as those of another pass, and only one of the two is r
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from sys import maxunicode
 
 from ....cost import NOTHING
-from ....torch_prices import Tensor
 from ....workload import Avoidable
-from .recorded import PricedExecution
+from .recorded import PricedExecution, tensors_of
 
 LEAST = 4  # products of a repeated pass: fewer may be the same by chance
 MULTIPLY = frozenset(("matmul", "convolution", "attention"))
@@ -24,19 +22,19 @@ def second_passes(products: Sequence[PricedExecution], graded: Sequence[bool]) -
     ``products`` are the executions of products, ``graded`` whether each is recorded for gradients.
     """
     steps: dict[int, list[tuple[PricedExecution, bool]]] = {}
-    for held, is_graded in zip(products, graded, strict=True):
-        if not held[0].context.backward and not held[0].context.optimizer:
-            steps.setdefault(held[0].mark, []).append((held, is_graded))
-    for mine in steps.values():
-        runs = _runs(sorted(mine, key=lambda one: one[0][0].op))
-        letters = Letters()
-        first = [letters.word(map(_key, run)) for run, is_graded in runs if is_graded]
+    for product, is_graded in zip(products, graded, strict=True):
+        if not product[0].context.backward and not product[0].context.optimizer:
+            steps.setdefault(product[0].mark, []).append((product, is_graded))
+    for forward in steps.values():
+        runs = _runs(sorted(forward, key=lambda product: product[0][0].op))
+        numbers: dict[Key, int] = {}
+        passes = [numbered(map(_key, run), numbers) for run, is_graded in runs if is_graded]
         for run, is_graded in runs:
-            if is_graded or len(run) < LEAST or not all(one.context.scope for one, _ in run):
+            if is_graded or len(run) < LEAST or not all(execution.context.scope for execution, _ in run):
                 continue
-            word = letters.word(map(_key, run))
-            if any(word in whole for whole in first):
-                yield from (one.op for one, _ in run)
+            again = numbered(map(_key, run), numbers)
+            if any(again in whole for whole in passes):
+                yield from (execution.op for execution, _ in run)
 
 
 def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
@@ -47,35 +45,29 @@ def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
     )
 
 
-def _key(held: PricedExecution) -> Key:
+def _key(product: PricedExecution) -> Key:
     """What two equal products have in common. Not the op's name or flags: attention without gradients may be another op."""
-    shapes = tuple(one.shape for one in held[1].args if isinstance(one, Tensor))
-    return held[1].priced.category, shapes, held[0].context.scope
+    execution, priced = product
+    return priced.priced.category, tuple(tensor.shape for tensor in tensors_of(priced)), execution.context.scope
 
 
 def _runs(forward: Sequence[tuple[PricedExecution, bool]]) -> list[tuple[list[PricedExecution], bool]]:
     """Runs of consecutive executions that are all recorded for gradients, or all not."""
-    found: list[tuple[list[PricedExecution], bool]] = []
-    for held, is_graded in forward:
-        if found and found[-1][1] == is_graded:
-            found[-1][0].append(held)
+    runs: list[tuple[list[PricedExecution], bool]] = []
+    for product, is_graded in forward:
+        if runs and runs[-1][1] == is_graded:
+            runs[-1][0].append(product)
         else:
-            found.append(([held], is_graded))
-    return found
+            runs.append(([product], is_graded))
+    return runs
 
 
-class Letters:
-    """Maps keys to characters, so that a sequence of keys becomes a string, in which another can be found fast.
+def numbered(keys: Iterable[Key], numbers: dict[Key, int]) -> str:
+    """The numbers of keys as text, which is part of that of other keys if these have the same keys one after the other.
 
-    >>> letters = Letters()
-    >>> whole = letters.word([("mm", 8), ("mm", 4), ("conv", 2)])
-    >>> letters.word([("mm", 4), ("conv", 2)]) in whole, letters.word([("mm", 8), ("conv", 2)]) in whole
+    >>> numbers = {}
+    >>> whole = numbered(["mm 8", "mm 4", "conv 2"], numbers)
+    >>> numbered(["mm 4", "conv 2"], numbers) in whole, numbered(["mm 8", "conv 2"], numbers) in whole
     (True, False)
     """
-
-    def __init__(self) -> None:
-        self._places: dict[object, int] = {}
-
-    def word(self, keys: Iterable[object]) -> str:
-        """A sequence of keys as a string; after about a million keys, characters are used again."""
-        return "".join([chr(self._places.setdefault(key, len(self._places)) % maxunicode) for key in keys])
+    return "".join(f" {numbers.setdefault(key, len(numbers))}," for key in keys)
