@@ -45,6 +45,24 @@ def _scattered(torch: Any, ids: Any, table: Any) -> Any:
     return table.new_zeros(ids.shape[0], table.shape[0]).scatter_(1, ids[:, None], 1.0) @ table
 
 
+def _changed_between(torch: Any, x: Any, w: Any) -> Any:
+    before = x @ w
+    x.mul_(2)
+    return before, (x @ w).exp()
+
+
+def _dropped(torch: Any, x: Any) -> Any:
+    return torch.nn.functional.dropout(x, 0.1, training=True)
+
+
+def _checkpointed(torch: Any, x: Any, up: Any, down: Any) -> Any:
+    from torch.utils.checkpoint import checkpoint
+
+    block = torch.nn.Module()
+    block.forward = lambda x: torch.tanh(x @ up) @ down
+    return checkpoint(block, x, use_reentrant=False)
+
+
 def _filled(torch: Any, ids: Any, table: Any, rows: Any) -> Any:
     """One-hot rows in the first half of the rows that a product multiplies by, others in the second half."""
     half = ids.shape[0]
@@ -321,6 +339,13 @@ PROGRAMS: Mapping[str, Program] = {
         _of(4096, 9, 1),
     ),
     "repeated_mask": Program(_masked, *[_of(8, 16, 1024, 64)] * 3, _of(8, 1024)),
+    # Equal operators on equal arrays.
+    "computed_twice": Program(lambda t, x, w: (t.tanh(x @ w).sum(), t.tanh(x @ w) * 2), _of(4096, 1024), _of(1024, 2048)),
+    "computed_of_equal_views": Program(lambda t, x, w: (x[1024:] @ w.t(), (x[1024:] @ w.t()).exp()), _of(4096, 1024), _of(2048, 1024)),
+    "computed_of_changed": Program(_changed_between, _of(4096, 1024), _of(1024, 2048)),
+    "computed_of_other_rows": Program(lambda t, x, w: (x[:2048] @ w, (x[2048:] @ w).exp()), _of(4096, 1024), _of(1024, 2048)),
+    "dropped_out_twice": Program(lambda t, x: (_dropped(t, x), _dropped(t, x).exp()), _of(4096, 2048)),
+    "checkpointed": Program(_checkpointed, _of(4096, 1024), _of(1024, 2048), _of(2048, 1024), backward=True),
 }
 
 

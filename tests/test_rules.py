@@ -30,7 +30,8 @@ STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 APPENDED = ("missing-donation", "shifted")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
 PADDED = ("padding", "")
-KINDS = ("layout-copies", APPENDED[0], PADDED[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0])
+TWICE, AGAIN = ("duplicated-work", ""), ("recomputation", "")
+KINDS = ("layout-copies", APPENDED[0], PADDED[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0], TWICE[0], AGAIN[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -86,6 +87,9 @@ TOLD = {
     "gathered_pages": {("layout-copies", "blocks"): 1},
     "gathered_blocks_once": {("layout-copies", "blocks"): 1},
     "patches": {(OPERAND, PATCHES): 2},
+    "computed_twice": {TWICE: 2},
+    "computed_of_equal_views": {TWICE: 1},
+    "checkpointed": {AGAIN: 2},
     "patches_trained": {(OPERAND, PATCHES): 5},  # also the gradients of both factors, and the sum over windows
 }
 
@@ -124,6 +128,8 @@ BY_SIZE = {
     "solved_for_identity": {},  # nothing tells the size of the identity
     "inverse_returned": {INVERSE: 1},
     "inverse_with_diagonal": {INVERSE: 1},
+    "computed_twice": {},  # nothing tells that both products have the same factors
+    "computed_of_equal_views": {},
     "merged_factors_and_weights": {MERGED: 3},  # this trace has no accumulated gradients
 }
 
@@ -139,11 +145,13 @@ def exact_graph(calls: list[Seen], kept: frozenset[int]) -> Graph:
 
 def guessed_graph(calls: list[Seen]) -> Graph:
     """The graph of a trace of the calls."""
-    contexts = [Context(backward=seen.phase == BACKWARD) for seen in calls]
+    contexts = [Context(backward=seen.phase == BACKWARD, recomputed=seen.again) for seen in calls]
     executions = [Execution(place, place, 0, 0, context=context) for place, context in enumerate(contexts)]
-    ops = [PricedOp(seen.call.op, seen.call.args, price(seen.call)) for seen in calls]
+    ops: dict[object, PricedOp] = {}  # equal calls share one
+    for seen in calls:
+        ops.setdefault((seen.call.op, seen.call.args), PricedOp(seen.call.op, seen.call.args, price(seen.call)))
     recorded = Recorded(
-        ordered=list(zip(executions, ops, strict=True)),
+        ordered=[(execution, ops[seen.call.op, seen.call.args]) for execution, seen in zip(executions, calls, strict=True)],
         accumulated=(),
         has_shards=False,
         sequence=lambda execution: calls[execution.op].sequence,

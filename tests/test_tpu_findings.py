@@ -102,10 +102,10 @@ PREFETCHED = """HloModule jit_f, is_scheduled=true
 
 ENTRY %main (a: f32[4096,1024]) -> f32[4096,1024] {
   %a = f32[4096,1024]{1,0:T(8,128)} parameter(0)
-  %first = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a)
+  %first = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a), metadata={op_name="first"}
   %first-done = f32[4096,1024]{1,0:T(8,128)SPACE} copy-done(%first)
   %one = f32[4096,1024]{1,0:T(8,128)} exponential(%first-done)
-  %second = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a)
+  %second = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a), metadata={op_name="second"}
   %second-done = f32[4096,1024]{1,0:T(8,128)SPACE} copy-done(%second)
   ROOT %two = f32[4096,1024]{1,0:T(8,128)} add(%one, %second-done)
 }

@@ -110,12 +110,14 @@ class ArrayMemory:
         if pieces and pieces[-1].includes(wanted) and pieces[-1].array.dtype == array.dtype:
             operator = _view(pieces[-1], wanted)
             part = _cut(pieces[-1], wanted) if operator == Operator.SLICE else None
-            self._graph.append(Node(operator, (pieces[-1].number,), (wanted.number,), part))
+            function = _distances(pieces[-1:], wanted)  # beside the strides, all that tells which elements it has
+            self._graph.append(Node(operator, (pieces[-1].number,), (wanted.number,), part, function=function))
             return wanted.number
         written = any(piece.written for piece in pieces)
         if written:
             cut = _cut(pieces[0], pieces[1]) if len(pieces) == 2 and pieces[0].equals(wanted) else None
-            node = Node(Operator.UPDATE, tuple(piece.number for piece in pieces), (wanted.number,), cut)
+            takes, function = tuple(piece.number for piece in pieces), _distances(pieces, wanted)
+            node = Node(Operator.UPDATE, takes, (wanted.number,), cut, function=function)
             writer = self._graph.maker.get(pieces[-1].number, node)
             self._graph.append(replace(node, phase=writer.phase, location=writer.location))
         if not written or all(piece.position.origin == position.origin for piece in pieces):  # else a copy of what others have
@@ -133,6 +135,12 @@ class ArrayMemory:
         older = [before for before in self._pieces.get(memory, ()) if not piece.includes(before)]
         self._pieces[memory] = [*older, piece]
         self._views.pop(memory, None)
+
+
+def _distances(pieces: Sequence[Piece], wanted: Piece) -> tuple[int, ...] | None:
+    """How far in memory an array begins after some pieces; ``None`` if that is not known."""
+    is_known = all(piece.position.origin == wanted.position.origin for piece in pieces)
+    return tuple(wanted.begin - piece.begin for piece in pieces) if is_known else None
 
 
 def _view(whole: Piece, part: Piece) -> Operator:

@@ -7,7 +7,7 @@
 True
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Hashable, Iterator
 from enum import StrEnum
 from functools import cached_property
 
@@ -30,8 +30,10 @@ class Phase(StrEnum):
 class Node(Struct, frozen=True, gc=False):
     """One operator: the arrays that it takes and gives, by number, and the kernel that runs it, which several may share.
 
-    ``step`` and ``sequence`` are equal for an operator and those of its gradient; ``sequence`` is -1 where it has none. ``location`` is the
-    source line, as far as it is known.
+    ``sequence`` is equal for an operator and those of its gradient, -1 where it has none. ``location`` is the source line, as far as it is
+    known. Operators of one ``function`` give equal results of equal arrays; it is ``None`` where that is not known, or random.
+    ``operation`` is the number of the author's operation that it is of, -1 if a compiler added it: a compiler may compute a value again
+    rather than keep it.
     """
 
     operator: Operator
@@ -42,6 +44,8 @@ class Node(Struct, frozen=True, gc=False):
     phase: Phase = Phase.FORWARD
     sequence: int = -1
     location: str = ""
+    function: Hashable = None
+    operation: int = -1
 
     @property
     def sizes(self) -> Sizes:
@@ -74,13 +78,16 @@ class Region(Struct, frozen=True, gc=False):
 
 class Graph(Struct, dict=True):
     """Operators in order, their arrays and kernels. ``results`` are arrays that are needed after the program, ``arguments`` those that it
-    gets, of which some are ``donated``.
+    gets, of which some are ``donated``. ``branches`` are the places of the nodes of each side of a condition; ``checkpoints`` are the
+    author's lines that ask for a part of the forward pass to be computed again, where they are known.
     """
 
     arrays: list[Array] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     kernels: dict[int, Kernel] = field(default_factory=dict)
     regions: list[Region] = field(default_factory=list)
+    branches: list[range] = field(default_factory=list)
+    checkpoints: tuple[str, ...] = ()
     arguments: list[int] = field(default_factory=list)
     donated: set[int] = field(default_factory=set)
     results: set[int] = field(default_factory=set)
@@ -158,9 +165,9 @@ class Graph(Struct, dict=True):
         return inside
 
     def written(self, kernel: int) -> list[int]:
-        """The arrays that a kernel makes and others take, or that are results."""
+        """The arrays that a kernel makes for others, for the next iteration of a loop, or as results."""
         made = [array for node in self.inside.get(kernel, ()) for array in node.gives]
-        return [array for array in made if array in self.results or any(user.kernel != kernel for user in self.users.get(array, ()))]
+        return [array for array in made if self.is_handed_on(array) or any(user.kernel != kernel for user in self.users.get(array, ()))]
 
     @cached_property
     def region_of(self) -> dict[int, Region]:

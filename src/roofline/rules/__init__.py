@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ..graph import Graph
 from ..workload import Avoidable
+from .duplicated_work.equal_values import equal_values
 from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
@@ -21,6 +22,7 @@ from .padding.padded_arrays import padded_arrays
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
+from .recomputation.recomputed import recomputed
 from .repeated_operand.gathered_rows import gathered_rows
 from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
 from .unused_results.diagonals import diagonals_of_products
@@ -49,8 +51,10 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stored_repeats,
     folded_patches,
     stored_masks,
+    recomputed,
     unused_gradients,
     padded_arrays,
+    equal_values,
     unused_parts,
     unused_in_loops,
     diagonals_of_products,

@@ -6,7 +6,7 @@ from ..cost import NOTHING
 from ..graph import Array, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..torch_prices import Priced, Tensor
-from ..torch_prices.operators import append, meaning, tensors_of
+from ..torch_prices.operators import append, function_of, meaning, tensors_of
 from .recorder import BACKWARD, Kept, Seen
 
 
@@ -21,12 +21,18 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Gra
         takes = tuple(memory.read(_array(operands[number]), Position(*seen.operands[number])) for number in means.takes)
         written = [*zip(results, seen.results, strict=True), *((operands[number], seen.operands[number]) for number in seen.changed)]
         gives = tuple(memory.write(_array(tensor), Position(*position)) for tensor, position in dict.fromkeys(written))
-        phase = Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
         graph.kernels[place] = Kernel(priced.cost or NOTHING)
-        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, seen.sequence, seen.location))
+        node = Node(Operator.OTHER, (), (), None, place, _phase(seen), seen.sequence, seen.location, function_of(call), place)
+        append(graph, means, takes, gives, node)
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
     graph.results |= {array for number in kept.others for array in memory.arrays_in(number)}
     return graph
+
+
+def _phase(seen: Seen) -> Phase:
+    if seen.again:
+        return Phase.RECOMPUTED
+    return Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
 
 
 def _array(tensor: Tensor) -> Array:

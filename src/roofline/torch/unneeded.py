@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from ..rule_failures import RuleFailures
 from ..rules import RULES
+from ..rules.kernel_names import with_kernel_name
 from ..sources.torch_trace.columns import NONE
 from ..sources.torch_trace.context import Context
 from ..sources.torch_trace.executions import Execution
@@ -45,8 +46,13 @@ def avoidable_in(
     )
     graph = failures.attempt("graphs", graph_of, calls, [op.priced for _, op in ordered], kept)
     found: dict[int, dict[str, Avoidable]] = {}
+
+    def name(place: int) -> str:
+        seen = calls[place]
+        return f"{seen.call.op.rpartition('::')[2]} at {seen.location}" if seen.location else seen.call.op.rpartition("::")[2]
+
     for place, reason in failures.evidence(RULES, graph) if graph is not None else ():
-        found.setdefault(place, {}).setdefault(reason.kind, reason)
+        found.setdefault(place, {}).setdefault(reason.kind, with_kernel_name(reason, name))
     for (one, _), reason in failures.evidence(BY_SHAPE, recorded):
         if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it
             found.setdefault(one.op, {})[reason.kind] = reason

@@ -4,26 +4,18 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..cost import NOTHING, Cost
+from ..cost import Cost
 from ..formulas.network import Network
 from ..resource import HBM, UNNAMED_WORK
 from ..rule_failures import RuleFailures
 from ..torch_prices import Call, Priced, price
 from ..torch_prices.avoidable import avoidable
 from ..torch_prices.traffic import traffic
-from ..workload import Avoidable, Op
+from ..workload import Op
 from .recorder import Kept, Seen
 from .unneeded import avoidable_in
 
 UNPRICED = "no price for this operator: register one with roofline.register_op"
-AGAIN = Avoidable(
-    kind="recomputation",
-    instead=NOTHING,
-    cause="parts",
-    unneeded="recomputed",
-    group="checkpoint",
-    extra=True,
-)
 
 
 def priced(call: Call) -> tuple[Cost, Priced]:
@@ -47,7 +39,7 @@ def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
             one = op_of(seen, call, failures)
-            rows[key] = one if seen.again else replace(one, avoidable=(*reasons, *one.avoidable))
+            rows[key] = replace(one, avoidable=(*reasons, *one.avoidable))
     return [repeated(one) for one in rows.values()]
 
 
@@ -72,7 +64,7 @@ def op_of(seen: Seen, call: Call, failures: RuleFailures) -> Op:
         phase=seen.phase,
         work_provenance="shape",
         bytes_provenance="shape",
-        avoidable=(AGAIN,) if seen.again else failures.attempt("single ops", avoidable, call, found) or (),
+        avoidable=failures.attempt("single ops", avoidable, call, found) or (),
         conventions=dict(found.by_convention),
         notes=found.notes,
     )

@@ -102,6 +102,12 @@ def _forward_variant(call: Call) -> Variant:
     return quantized if is_quantized else FORWARD[call.op]
 
 
+def drops_out(call: Call) -> bool:
+    """Whether a call is attention that drops some of its scores, at random."""
+    variant = FORWARD.get(call.op) or BACKWARD.get(call.op)
+    return variant is not None and variant.dropout is not None and bool(call.number(variant.dropout, 0))
+
+
 def mask_of(name: str, args: Sequence[Argument]) -> Tensor | None:
     """The mask that a call of attention takes as a tensor, if it does."""
     variant = FORWARD.get(name) or BACKWARD.get(name)

@@ -1,14 +1,14 @@
 """The operators of aten, by the names that rules know, and what their arguments mean."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Padding, Params, Sizes
-from .attention import token_axis
-from .call import Tensor
+from .attention import drops_out, token_axis
+from .call import Call, Tensor
 from .elementwise import ELEMENTWISE
 
 FIRST_FACTOR = {
@@ -67,6 +67,12 @@ _REDUCED_BY = {
     Operator.MINIMUM: "amin min all",
 }
 _OF_ROWS = frozenset(("aten::linalg_cross", "aten::_sample_dirichlet", "aten::_transform_bias_rescale_qkv"))  # priced as elementwise
+_RANDOM = """
+    bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ log_normal_ multinomial normal normal_ poisson random_ uniform_
+    rand rand_like randint randint_like randn randn_like randperm dropout dropout_ native_dropout alpha_dropout feature_dropout
+    _fused_dropout rrelu_with_noise rrelu_with_noise_ _sample_dirichlet _standard_gamma _cudnn_rnn _cudnn_init_dropout_state miopen_rnn
+"""
+_RANDOM_NAMES = frozenset(f"aten::{name}" for name in _RANDOM.split())
 _REDUCTIONS = {f"aten::{name}": operator for operator, names in _REDUCED_BY.items() for name in names.split()}
 _OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() for name in names.split()}
 
@@ -88,7 +94,7 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
     if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
         first = graph.array(reduced)
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params))
-        graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase))
+        graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase, function=""))
         return
     if means.then is None:
         graph.append(replace(node, operator=means.operator, takes=takes, gives=gives, params=means.params))
@@ -148,6 +154,19 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)
+
+
+def function_of(call: Call) -> Hashable:
+    """What a call computes of its tensors: its operator and other arguments; ``None`` if it is random, or not PyTorch's."""
+    if not call.op.startswith("aten::") or call.op in _RANDOM_NAMES or drops_out(call):
+        return None
+    return call.op, call.overload, _without_tensors(call.args)
+
+
+def _without_tensors(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_without_tensors, value))
+    return Tensor if isinstance(value, Tensor) else value
 
 
 def tensors_of(value: Any) -> list[Tensor]:

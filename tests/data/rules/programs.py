@@ -120,6 +120,21 @@ def patches(x, w):
     return lax.optimization_barrier(jnp.concatenate(parts, -1)) @ w
 
 
+def recomputed(x, up, down):
+    @jax.checkpoint
+    def layer(x, up, down):
+        return jnp.tanh(x @ up) @ down
+
+    def loss(x, up, down):
+        return (layer(x, up, down).astype(FP32) ** 2).mean()
+
+    return jax.value_and_grad(loss, (0, 1, 2))(x, up, down)
+
+
+def multiplied_twice(x, w):
+    return jax.nn.relu(x @ w), jnp.tanh(lax.optimization_barrier(x) @ w)
+
+
 HEADS = ((8, 16, 2048, 64), BF16)
 PROGRAMS = {
     stored_attention: ("v5e", HEADS, HEADS, HEADS),
@@ -139,6 +154,8 @@ PROGRAMS = {
     position_selected: ("v5e", ((64, 4096, 256), BF16), ((64, 1, 256), BF16), ((), INT32)),
     rebuilt_cache: ("v5e", ((4, 16, 4096, 1024), BF16), ((16, 1024), BF16), ((), INT32)),
     every_state: ("v5e", ((8192,), BF16), ((16384, 8192), BF16)),
+    recomputed: ("v5e", ((8192, 1024), BF16), ((1024, 4096), BF16), ((4096, 1024), BF16)),
+    multiplied_twice: ("v5e", ((8192, 4096), BF16), ((4096, 4096), BF16)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
 }
 
@@ -150,8 +167,8 @@ def main(names: list[str]) -> None:
         topology = topologies.get_topology_desc(platform="tpu", topology_name=f"{chip}:2x2")
         here = SingleDeviceSharding(topology.devices[0])
         lowered = jax.jit(program).lower(*(jax.ShapeDtypeStruct(shape, dtype, sharding=here) for shape, dtype in shapes))
-        compiled = lowered.compile().as_text().replace(f"{HERE}/", "").replace(f"{sys.prefix}/", "")
-        for form, text in ((f"{chip}.stablehlo", lowered.as_text()), (f"tpu-{chip}.hlo", compiled)):
+        for form, text in ((f"{chip}.stablehlo", lowered.as_text(debug_info=True)), (f"tpu-{chip}.hlo", lowered.compile().as_text())):
+            text = text.replace(f"{HERE}/", "").replace(f"{sys.prefix}/", "")
             (HERE / f"{program.__name__}.{form}.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
 
 

@@ -11,9 +11,9 @@ from math import prod
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import Computation, HloModule
 from ...hlo.unneeded.attention import KIND as STORED
-from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
+from ...rules.recomputation.recomputed import KIND as RECOMPUTED
 from ...workload import Op
 from .change_words import Words
 from .state import State

@@ -9,9 +9,9 @@ from collections import Counter
 from fractions import Fraction
 
 from ...cost import NOTHING, Cost
-from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...hlo.unneeded.row_chains import Chain
 from ...operation import Product
+from ...rules.recomputation.recomputed import KIND as RECOMPUTED
 from ...workload import Op
 from .avoided import remove_avoidable
 from .change_words import Words

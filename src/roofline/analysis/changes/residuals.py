@@ -7,7 +7,6 @@ from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
 from ...hlo.price.traffic import part_of
-from ...hlo.unneeded.recomputed import KIND as RECOMPUTED
 from ...hlo.unneeded.residuals import (
     CUTS,
     NAMES,
@@ -23,6 +22,7 @@ from ...hlo.unneeded.residuals import (
 )
 from ...operation import Streamed
 from ...resource import HBM
+from ...rules.recomputation.recomputed import KIND as RECOMPUTED
 from ...workload import Op
 from .fuse import Indexed
 from .state import State

@@ -24,6 +24,21 @@ def is_equal(module: HloModule, left: Instruction, right: Instruction) -> bool:
     return all(_is_equal_body(module, inner.computation, other.computation) for inner, other in zip(left.calls, right.calls, strict=True))
 
 
+class Function:
+    """What an instruction computes of its operands: equal ones compute the same of the same operands."""
+
+    __slots__ = ("_instruction", "_module")
+
+    def __init__(self, module: HloModule, instruction: Instruction) -> None:
+        self._module, self._instruction = module, instruction
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Function) and is_equal(self._module, self._instruction, other._instruction)
+
+    def __hash__(self) -> int:
+        return hash(self._instruction.opcode)
+
+
 class EqualInstructions:
     """The instructions of a computation, to find the first of those that compute the same value.
 

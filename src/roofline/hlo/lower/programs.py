@@ -4,7 +4,8 @@ Tuples are taken apart: each array has one number, under whichever name. What no
 outside.
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Part, Phase, Region
 from ..ir.callgraph import in_order
+from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction
 from ..ir.shapes import Shape
@@ -24,6 +26,7 @@ from .meanings import SAME, TRANSFERS, Meaning, meaning
 Tree = int | tuple["Tree", ...]  # an array, or the parts of a tuple
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 _BY_AUTHOR = "rematted_computation"  # in JAX's names of what it computes again
+_BY_COMPILER = re.compile(r"\.remat\d*(\.|$)")  # in the names of instructions that XLA computes again
 _MOST_GROWTH, _MORE = (
     4,
     2**16,
@@ -56,7 +59,7 @@ class _Lowering:
         self._kernels: dict[tuple[int, int], int] = {}
         self._orders: dict[int, tuple[int, ...]] = {}
         self._meanings: dict[tuple[int, int], Meaning] = {}  # by the ids of a computation and an instruction of it
-        self._names: dict[int, str] = {}  # of the operations that products and sums are of, by their results
+        self._operations: dict[str, int] = {}  # the number of each of the author's operations, by its name
         self._left = _MOST_GROWTH * sum(map(len, self.module.computations)) + _MORE
 
     def program(self) -> None:
@@ -82,7 +85,7 @@ class _Lowering:
                 continue
             totals = _sums_of(graph, users, product.gives[0])
             axes = {_parts(graph, graph.nodes[at], len(product.sizes.left.batch)) for at in totals or ()}
-            if totals is None or len(axes) != 1 or not all(self._are_one_operation(product, graph.nodes[at]) for at in totals):
+            if totals is None or len(axes) != 1 or not all(_are_one_operation(product, graph.nodes[at]) for at in totals):
                 continue
             (parts,), sizes = axes, product.sizes
             if not parts:
@@ -94,10 +97,6 @@ class _Lowering:
             graph.exchange(place, replace(product, params=whole, gives=(made,)))
             for at in totals:
                 graph.exchange(at, replace(graph.nodes[at], operator=Operator.VIEW, takes=(made,), params=None))
-
-    def _are_one_operation(self, product: Node, total: Node) -> bool:
-        names = {self._names.get(product.gives[0], ""), self._names.get(total.gives[0], "")}
-        return len(names) == 1 or "" in names
 
     def _arrays(self, shape: Shape) -> Tree:
         """New arrays for a value of this shape."""
@@ -121,14 +120,14 @@ class _Lowering:
                 values[index] = self._value(computation, index, [values[operand] for operand in instruction.operands], kernel)
         return values[computation.root]
 
-    def _inside(self, number: int, given: Sequence[Tree], kernel: int) -> Tree:
+    def _inside(self, number: int, given: Sequence[Tree], kernel: int, fusion: Instruction) -> Tree:
         """The result of the body of a fusion, which one kernel runs."""
         computation = self.module.computations[number]
         values: dict[int, Tree] = dict(zip(computation.parameters, given, strict=False))
         for index in self._order(number):
             if index not in values:
                 operands = [values[operand] for operand in computation.instructions[index].operands]
-                values[index] = self._value(computation, index, operands, kernel)
+                values[index] = self._value(computation, index, operands, kernel, fusion)
         return values[computation.root]
 
     def _kernel(self, number: int, index: int, instruction: Instruction) -> int:
@@ -150,7 +149,9 @@ class _Lowering:
         self._kernels[number, index] = kernel
         return kernel
 
-    def _value(self, computation: Computation, index: int, operands: Sequence[Tree], kernel: int) -> Tree:
+    def _value(
+        self, computation: Computation, index: int, operands: Sequence[Tree], kernel: int, fusion: Instruction | None = None
+    ) -> Tree:
         instruction = computation.instructions[index]
         opcode = instruction.opcode
         self._left -= 1
@@ -166,14 +167,14 @@ class _Lowering:
             return self._transferred(instruction, operands[0])
         if instruction.calls:
             if opcode in ("fusion", "async-start") and len(operands) >= len(self._called(instruction).parameters):
-                return self._inside(instruction.calls[0].computation, operands, kernel)
+                return self._inside(instruction.calls[0].computation, operands, kernel, instruction)
             if opcode == "call":
                 return self._running(instruction.calls[0].computation, operands)
             if opcode == "while":
                 return self._loop(computation, instruction, operands[0])
             if opcode == "conditional":
                 return self._branches(instruction, operands)
-        return self._node(computation, instruction, operands, kernel)
+        return self._node(computation, instruction, operands, kernel, fusion)
 
     def _called(self, instruction: Instruction) -> Computation:
         return self.module.computations[instruction.calls[0].computation]
@@ -188,14 +189,26 @@ class _Lowering:
             return fitting[0] if fitting else started[0]
         return fitting[-1] if fitting else self._arrays(instruction.shape)
 
-    def _node(self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], kernel: int) -> Tree:
-        """The results of one operator."""
+    def _node(
+        self, computation: Computation, instruction: Instruction, operands: Sequence[Tree], kernel: int, fusion: Instruction | None
+    ) -> Tree:
+        """The results of one operator. The fusion that it is in may tell the author's operation that it is of."""
         takes = [array for tree in operands for array in leaves(tree)]
         means = self._meaning(computation, instruction)
         gives = self._arrays(instruction.shape)
         arrays = leaves(gives)
         operator, params = means.operator, means.params
-        node = Node(operator, (), (), None, kernel, _phase(instruction), location=self.module.location(instruction))
+        name = _name(instruction, fusion)
+        node = Node(
+            operator,
+            (),
+            (),
+            kernel=kernel,
+            phase=_phase(instruction, fusion),
+            location=self.module.location(instruction),
+            function=self._function(instruction, takes, means),
+            operation=self._operations.setdefault(name, len(self._operations)) if name else -1,
+        )
         if operator == Operator.BROADCAST and takes:
             maker = self.graph.maker.get(takes[0])
             if maker is not None and maker.operator == Operator.FILL:  # one value everywhere
@@ -204,13 +217,18 @@ class _Lowering:
             operator, params, takes = Operator.COPY, None, [whole]  # a prefetch in several slices
         if means.then is None:
             self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=arrays, params=params))
-            if operator in (Operator.DOT, Operator.REDUCE):
-                self._names |= dict.fromkeys(arrays, instruction.op_name)
             return gives
         first = self.graph.array(self.graph.arrays[arrays[0]])
         self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=(first,), params=params))
         self.graph.append(replace(node, operator=means.then, takes=(first, *takes[means.most :]), gives=arrays))
         return gives
+
+    def _function(self, instruction: Instruction, takes: Sequence[int], means: Meaning) -> Hashable:
+        """What an instruction computes, with the numbers that its node does not take, such as those that padding consists of."""
+        if instruction.opcode in NEVER_EQUAL:
+            return None
+        left = takes[means.most :] if means.most is not None and means.then is None else ()
+        return Function(self.module, instruction), *(number if (number := self.graph.value(array)) is not None else array for array in left)
 
     def _meaning(self, computation: Computation, instruction: Instruction) -> Meaning:
         key = (id(computation), id(instruction))
@@ -248,8 +266,9 @@ class _Lowering:
         """The result of a conditional, of which all branches are lowered."""
         taken = list(leaves(operands[0]))
         for number, given in zip(instruction.called("branch_computations"), operands[1:], strict=False):
-            parameters = self.module.computations[number].parameters
+            parameters, start = self.module.computations[number].parameters, len(self.graph.nodes)
             taken += leaves(self._running(number, [given] if parameters else []))
+            self.graph.branches.append(range(start, len(self.graph.nodes)))
         result = self._arrays(instruction.shape)
         self.graph.append(Node(Operator.BRANCH, tuple(taken), leaves(result)))
         return result
@@ -339,11 +358,25 @@ def _array(shape: Shape) -> Array:
     return Array(dims, shape.number, strides, space=shape.memory_space)
 
 
-def _phase(instruction: Instruction) -> Phase:
-    name = instruction.op_name
-    if _BY_AUTHOR in name:
+def _are_one_operation(product: Node, total: Node) -> bool:
+    return product.operation == total.operation or -1 in (product.operation, total.operation)
+
+
+def _name(instruction: Instruction, fusion: Instruction | None) -> str:
+    """The name of the author's operation that an instruction, perhaps in a fusion, is of."""
+    return instruction.op_name or (fusion.op_name if fusion is not None else "")
+
+
+def _phase(instruction: Instruction, fusion: Instruction | None) -> Phase:
+    """The phase of an instruction, perhaps in a fusion: equal ones of several phases may have one body."""
+    name = _name(instruction, fusion)
+    if _is_again(instruction) or (fusion is not None and direction(instruction.op_name) != "backward" and _is_again(fusion)):
         return Phase.RECOMPUTED
     return Phase.BACKWARD if direction(name) == "backward" else Phase.FORWARD
+
+
+def _is_again(instruction: Instruction) -> bool:
+    return _BY_AUTHOR in instruction.op_name or bool(_BY_COMPILER.search(instruction.name))
 
 
 def _unchanged(module: HloModule, body: int, parts: int) -> set[int]:

@@ -15,7 +15,10 @@ from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL
 from ...operation import Operation
 from ...rule_failures import RuleFailures, rule_name
+from ...rules.duplicated_work.equal_values import equal_values
+from ...rules.kernel_names import with_kernel_name
 from ...rules.padding.padded_arrays import padded_arrays
+from ...rules.recomputation.recomputed import recomputed
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
 from ...rules.unused_results.parts import unused_gradients, unused_parts
@@ -30,7 +33,6 @@ from ..price.program import Origin, Running, op_of, running
 from .attention import stored_attention
 from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
-from .duplicates import duplicates
 from .experts import dense_experts
 from .fingerprints import Fingerprints
 from .gated_experts import gated_experts
@@ -46,7 +48,6 @@ from .operations import operation
 from .padded import room_for_groups
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
-from .recomputed import recomputed
 from .reordered import reordered_arrays
 from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
@@ -70,7 +71,6 @@ RULES: tuple[Rule, ...] = (
     gated_experts,
     selected_products,
     reordered_arrays,
-    recomputed,
     stored_attention,
     wide_products,
     wide_arguments,
@@ -81,7 +81,6 @@ RULES: tuple[Rule, ...] = (
     occasional_work,
     pooled_windows,
     dense_gradients,
-    duplicates,
     stacked_arguments,
     stacked_activations,
     loop_invariants,
@@ -99,6 +98,8 @@ RULES: tuple[Rule, ...] = (
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     occasional_work: (unused_gradients, padded_arrays),
+    reordered_arrays: (recomputed,),
+    dense_gradients: (equal_values,),
     stacked_arguments: (unused_parts, unused_in_loops, diagonals_of_products),  # a copy that need not be made counts before its unused part
 }
 
@@ -326,14 +327,18 @@ class Review:
         """What the rules on graphs find in a program, by the computation and place of each kernel."""
         if id(pricer) not in self._of_graphs:
             graph = self._failures.attempt("graphs", _lowered, pricer, times)
-            self._of_graphs[id(pricer)] = tuple(self._graph_evidence(graph)) if graph is not None else ()
+            self._of_graphs[id(pricer)] = tuple(self._graph_evidence(graph, pricer.module)) if graph is not None else ()
         return self._of_graphs[id(pricer)]
 
-    def _graph_evidence(self, program: Lowered) -> Iterator[tuple[int, tuple[int, int], Avoidable]]:
+    def _graph_evidence(self, program: Lowered, module: HloModule) -> Iterator[tuple[int, tuple[int, int], Avoidable]]:
+        def name(kernel: int) -> str:
+            computation, index = program.places[kernel]
+            return module.computations[computation].instructions[index].name
+
         for number, rule in enumerate(rules.ON_PROGRAMS):
             for kernel, avoidable in self._failures.evidence((rule,), program.graph):
                 if kernel != NO_KERNEL:
-                    yield number, program.places[kernel], avoidable
+                    yield number, program.places[kernel], with_kernel_name(avoidable, name)
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING
+from ...rules.duplicated_work.equal_values import CLASS, KIND
 from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
-from .duplicates import CLASS, KIND
 from .kernels import Kernels
 from .values import Value
 

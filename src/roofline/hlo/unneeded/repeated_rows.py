@@ -10,9 +10,9 @@ from functools import cached_property
 from math import prod
 
 from ...cost import NOTHING, Cost, less_traffic
+from ...rules.duplicated_work.equal_values import CLASS
 from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
-from .duplicates import CLASS
 from .kernels import Kernels, Product, product
 from .padded_axes import Key, PaddedAxis, Shares, free_axes, kept, reshaped, share_of
 from .repeated import KIND

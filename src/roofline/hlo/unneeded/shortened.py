@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
+from ...rules.kernel_names import KERNEL
 from ...workload import Avoidable
 from ..ir.layers import MIDDLE, REACH, LayerRun, shortened
 from ..ir.module import Computation
@@ -11,7 +12,6 @@ from ..price.pricing import Pricer
 from .kernels import Kernels
 from .values import Values
 
-NAMED = "kernel"  # the fact that names another kernel
 Found = Mapping[int, tuple[Avoidable, ...]]
 
 
@@ -32,7 +32,7 @@ class EqualLayers:
         self._whole, self._layers, self.kernels = whole, layers, kernels
         self._representatives = layers.shortened_places(len(whole))
         places = {one.name: place for place, one in enumerate(kernels.computation)}
-        self._found = {place: [(one, places.get(str(one.facts.get(NAMED)))) for one in avoidables] for place, avoidables in found.items()}
+        self._found = {place: [(one, places.get(str(one.facts.get(KERNEL)))) for one in avoidables] for place, avoidables in found.items()}
 
     def place(self, index: int) -> int:
         """The kernel of the shortened entry that represents an instruction of the whole entry."""
@@ -52,7 +52,7 @@ class EqualLayers:
             other += index - place
         elif other >= self._layers.left_out_places.start:
             other += self._layers.left_out
-        return replace(one, facts={**one.facts, NAMED: self._whole.instructions[other].name})
+        return replace(one, facts={**one.facts, KERNEL: self._whole.instructions[other].name})
 
     def _is_near(self, place: int, other: int) -> bool:
         """Whether the named kernel is in the same layer, or in one just before it."""
@@ -69,6 +69,6 @@ class EqualLayers:
         return [
             (one, 0)
             if other is None
-            else (replace(one, facts={**one.facts, NAMED: ""}), place - other if self._is_near(place, other) else ~other)
+            else (replace(one, facts={**one.facts, KERNEL: ""}), place - other if self._is_near(place, other) else ~other)
             for one, other in self._found.get(place, ())
         ]

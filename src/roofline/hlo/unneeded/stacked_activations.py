@@ -12,13 +12,13 @@ from collections.abc import Collection, Iterator
 from msgspec import Struct
 
 from ...cost import NOTHING
+from ...rules.recomputation.recomputed import MOST_TRIPS
 from ...workload import Avoidable, Usual
 from ..ir.module import Computation, Instruction
 from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
 from .kernels import Kernels
 from .layout import KIND
-from .recomputed import MOST_TRIPS
 from .stacked_arguments import CLASS
 from .stacked_slices import fillers, writer_of
 from .values import Value, Values

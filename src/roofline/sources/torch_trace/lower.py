@@ -6,7 +6,7 @@ arrays, in order. A gradient takes the operands of its forward op first. An arra
 forgotten, and so is one that an op took whose result is not known.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Padding, Part, 
 from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
 from ...torch_prices.copies import windows_result
-from ...torch_prices.operators import Meaning, append, meaning, tensors_of
+from ...torch_prices.operators import Meaning, append, function_of, meaning, tensors_of
 from .columns import NONE
 from .executions import Execution
 from .pricing import PricedOp
@@ -54,11 +54,22 @@ class Made(Struct, eq=False):
 
 def graph_of(recorded: Recorded, tensors: UsedTensors | None = None) -> Graph:
     """The graph of executions; its kernels have their places. ``tensors`` are those that ops used, if ids of most of them are recorded."""
-    if tensors is not None:
-        ops = [execution.op for execution, priced in recorded.ordered if tensors_of(priced.args)]
-        if 2 * sum(op in tensors.ops for op in ops) > len(ops):
-            return _Exact(recorded, tensors).graph
-    return _by_size(recorded)
+    ops = [execution.op for execution, priced in recorded.ordered if tensors_of(priced.args)]
+    is_exact = tensors is not None and 2 * sum(op in tensors.ops for op in ops) > len(ops)
+    graph = _Exact(recorded, tensors).graph if is_exact and tensors is not None else _by_size(recorded)
+    graph.checkpoints = tuple(recorded.checkpoints)
+    return graph
+
+
+def _phases(recorded: Recorded) -> Iterator[Phase]:
+    """The phase of each execution. A recomputed one does what one of the forward pass does: gradients of gradients are recorded too."""
+    contexts = [(execution.context, id(priced)) for execution, priced in recorded.ordered]
+    forward = {priced for context, priced in contexts if not context.backward and not context.optimizer}
+    for context, priced in contexts:
+        if context.recomputed and priced in forward:
+            yield Phase.RECOMPUTED
+        else:
+            yield Phase.BACKWARD if context.backward else Phase.FORWARD
 
 
 class _Exact:
@@ -70,11 +81,11 @@ class _Exact:
         self._memory, self._end = ArrayMemory(self.graph), NONE
         self._executed = {execution.op for execution, _ in recorded.ordered}
         step = NONE
-        for place, (execution, priced) in enumerate(recorded.ordered):
+        for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
             if execution.mark != step:
                 self._end_step()
                 step = execution.mark
-            self._add(place, execution, priced)
+            self._add(place, execution, priced, phase)
         self._end_step()
 
     def _end_step(self) -> None:
@@ -83,7 +94,7 @@ class _Exact:
         self.graph.results.update(array for memory in taken for array in self._memory.arrays_in(memory))
         self._memory = ArrayMemory(self.graph)
 
-    def _add(self, place: int, execution: Execution, priced: PricedOp) -> None:
+    def _add(self, place: int, execution: Execution, priced: PricedOp, phase: Phase) -> None:
         used = self._tensors.ops.get(execution.op, _NOTHING)
         args = priced.args if used.args is None else used.args
         tensors = tensors_of(args)
@@ -95,6 +106,9 @@ class _Exact:
             means = replace(means, operator=Operator.OTHER)
         if len(tensors) != len(used.operands):  # the trace leaves out long lists
             means = Meaning(Operator.OTHER, tuple(range(len(used.operands))))
+        # Of a number that is passed as a tensor, the value is not recorded.
+        is_known = len(tensors) == len(used.operands) and all(tensor.shape for tensor in tensors)
+        function = function_of(Call(priced.name, args=args)) if is_known else None
         takes = tuple(array for number in means.takes for array in self._read(used.operands[number]))
         changed = (used.operands[number] for number in used.changed)
         gives = tuple(array for operand in dict.fromkeys((*used.results, *changed)) for array in self._write(operand))
@@ -103,9 +117,9 @@ class _Exact:
         if means.operator == Operator.GATHER and means.params is None and gives:
             means = replace(means, params=_gathered_axis(self.graph.arrays[takes[0]], self.graph.arrays[gives[0]]))
         self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
-        phase = Phase.BACKWARD if execution.context.backward else Phase.FORWARD
         number = self._recorded.sequence(execution)
-        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, execution.context.location))
+        location = execution.context.location
+        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, function, place))
 
     def _is_part_of_write(self, used: Used) -> bool:
         """Whether the caller of a copy writes to its own operands and is no execution: on a CPU it may change what it copies in between."""
@@ -142,7 +156,7 @@ def _by_size(recorded: Recorded) -> Graph:
     arrays, step = Arrays(graph), NONE
     operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
     gradients: dict[tuple[int, Shape], list[tuple[int, int]]] = {}  # by step and shape, the op that made each array of a backward pass
-    for place, (execution, priced) in enumerate(recorded.ordered):
+    for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
         if execution.mark != step:
             arrays, step, operands = Arrays(graph), execution.mark, {}
         is_backward, number = execution.context.backward, recorded.sequence(execution)
@@ -163,7 +177,6 @@ def _by_size(recorded: Recorded) -> Graph:
         elif result is None:
             arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
-        phase = Phase.BACKWARD if is_backward else Phase.FORWARD
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, execution.context.location))
         if means.operator == Operator.COPY and gives:
             arrays.write_part(tensors[0], gives[0], place)

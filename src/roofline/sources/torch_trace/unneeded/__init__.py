@@ -9,9 +9,9 @@ from functools import partial
 from itertools import islice
 
 from .... import rules
-from ....cost import NOTHING
 from ....resource import matrix
 from ....rule_failures import RuleFailures
+from ....rules.kernel_names import with_kernel_name
 from ....torch_prices import Call
 from ....torch_prices.avoidable import avoidable
 from ....workload import Avoidable
@@ -77,14 +77,11 @@ class Patterns:
         ``tensors`` are those that ops used, if the trace has them.
         """
         self._contexts = contexts
-        asked = ", ".join(line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN))
-        self._again = Avoidable(kind="recomputation", instead=NOTHING, facts={"checkpoint": asked}, unneeded="recomputed", extra=True)
         self._failures = RuleFailures("this trace")
         attempt = self._failures.attempt
         self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}
         self._for_norms = attempt("norm copies", norm_copies, in_order) or frozenset()
         self._scores = attempt("written attention", written_attention, in_order) or {}
-        self._forward = {id(priced) for one, priced in in_order if self._is_kept(one)}
         self._converted = (
             attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
         )
@@ -100,11 +97,13 @@ class Patterns:
             has_shards=(prices.world or 1) > 1,
             sequence=lambda one: contexts.sequence(one.op),
             differentiated=contexts.differentiated,
+            checkpoints=[line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN)],
         )
         graph = attempt("graphs", graph_of, recorded, tensors)
         for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
             one, op = in_order[place]
-            self._in_place.setdefault((id(op), id(one.context)), {}).setdefault(reason.kind, reason)
+            named = with_kernel_name(reason, lambda other: in_order[other][1].name.rpartition("::")[2])
+            self._in_place.setdefault((id(op), id(one.context)), {}).setdefault(reason.kind, named)
         for (one, op), reason in self._failures.evidence(RULES, recorded):
             self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
 
@@ -120,10 +119,12 @@ class Patterns:
     def avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """The avoidable work of an op in a context."""
         attempt, converted = self._failures.attempt, self._converted.get(id(priced), 0.0)
+        in_place = self._in_place.get((id(priced), id(context)), {})
+        if context.again is not None:
+            again = repeated_pass(context.again, backward=context.backward)
+            in_place = {again.kind: again, **{kind: reason for kind, reason in in_place.items() if kind != again.kind}}
         return (
-            *((repeated_pass(context.again, backward=context.backward),) if context.again is not None else ()),
-            *((self._again,) if context.recomputed and id(priced) in self._forward else ()),
-            *self._in_place.get((id(priced), id(context)), {}).values(),
+            *in_place.values(),
             *(attempt("single ops", self._by_itself, priced, context) or ()),
             *(attempt("weight casts", partial(weight_cast, updated=self._updated), priced, self._weights, self._operands) or ()),
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),

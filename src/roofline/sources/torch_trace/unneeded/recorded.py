@@ -18,7 +18,7 @@ class Recorded(Struct, kw_only=True):
 
     ``accumulated`` has step, op and shape of each accumulated gradient; with ``has_shards`` these may not be the shapes of the weights.
     ``sequence`` gives the sequence number of an execution's op, which its gradient shares, or `NONE`; ``differentiated`` has the numbers
-    of the ops whose gradient was computed.
+    of the ops whose gradient was computed. ``checkpoints`` are the user's lines that call torch.utils.checkpoint.
     """
 
     ordered: Sequence[PricedExecution]
@@ -26,6 +26,7 @@ class Recorded(Struct, kw_only=True):
     has_shards: bool
     sequence: Callable[[Execution], int]
     differentiated: Collection[int]
+    checkpoints: Sequence[str] = ()
 
 
 def tensors_of(priced: PricedOp) -> list[Tensor]:

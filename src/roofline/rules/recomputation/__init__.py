@@ -1,0 +1,1 @@
+"""Work of the forward pass that the backward pass does again."""
