@@ -285,6 +285,16 @@ PROGRAMS: Mapping[str, Program] = {
     "padded_and_added": Program(
         lambda t, x, y, w: (t.nn.functional.pad(x, (0, 0, 0, 4096)) + y) @ w, _of(4096, 1024), _of(8192, 1024), _of(1024, 2048)
     ),
+    # Odd sizes.
+    "odd_words": Program(lambda t, x, w: x @ w, _of(512, 768), _of(768, 30522)),
+    "odd_rows_of_few": Program(lambda t, x, w: x @ w, _of(17, 768), _of(768, 32768)),
+    "odd_channels": Program(lambda t, x, w: t.conv2d(x, w, padding=1), _of(16, 129, 28, 28), _of(256, 129, 3, 3)),
+    "tiny_rotations": Program(lambda t, a, b: a @ b, _of(100_000, 3, 3, number=FP32), _of(100_000, 3, 3, number=FP32)),
+    "tiny_gate": Program(lambda t, a, b: a @ b, _of(2, 2, number=FP32), _of(2, 1 << 20, number=FP32)),
+    "tiny_dot_of_vectors": Program(lambda t, a, b: t.bmm(a, b), _of(4096, 1, 4, number=FP32), _of(4096, 4, 1, number=FP32)),
+    "tiny_factors": Program(lambda t, a: t.linalg.cholesky(a), _of(10_000, 8, 8, number=FP32)),
+    "few_tiny_factors": Program(lambda t, a: t.linalg.cholesky(a), _of(100, 8, 8, number=FP32)),
+    "stencil": Program(lambda t, x, w: t.conv2d(x, w, padding=1), _of(1, 1, 1024, 1024), _of(1, 1, 3, 3)),
     # Sorts of which a part is used.
     "sorted_part": Program(lambda t, x: t.sort(x, -1, descending=True).values[:, :8].sum(), _of(512, 8192)),
     "sorted_columns": Program(lambda t, x: t.sort(x, 0).values[:, :8].sum(), _of(8192, 512)),

@@ -29,9 +29,9 @@ FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 APPENDED = ("missing-donation", "shifted")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
-PADDED = ("padding", "")
+PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN = ("duplicated-work", ""), ("recomputation", "")
-KINDS = ("layout-copies", APPENDED[0], PADDED[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0], TWICE[0], AGAIN[0])
+KINDS = ("layout-copies", APPENDED[0], PADDED[0], ODD[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0], TWICE[0], AGAIN[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -78,6 +78,12 @@ TOLD = {
     "padded_by_joining": {PADDED: 2},
     "padded_by_writing": {PADDED: 1},
     "padded_columns": {PADDED: 2},
+    "odd_words": {ODD: 1},
+    "odd_channels": {ODD: 1},
+    "tiny_rotations": {TINY: 1},
+    "tiny_gate": {TINY: 1},
+    "tiny_factors": {(ODD[0], "tiny solves"): 1},
+    "stencil": {(ODD[0], "stencil"): 1},
     "gathered_matrices": {(OPERAND, MATRICES): 2},
     "sorted_part": {("unused-results", "sorted"): 1},
     "cache_appended": {APPENDED: 1},

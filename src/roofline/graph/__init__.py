@@ -6,7 +6,7 @@ not ``sure``.
 """
 
 from .graph import NO_KERNEL, Graph, Kernel, Node, Phase, Region
-from .operators import RENAMING, ROW_BY_ROW, SCALING, SPREADING, Array, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes
+from .operators import RENAMING, ROW_BY_ROW, SCALING, SPREADING, Array, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes, Windows
 
 __all__ = [
     "NO_KERNEL",
@@ -28,4 +28,5 @@ __all__ = [
     "Region",
     "Rows",
     "Sizes",
+    "Windows",
 ]

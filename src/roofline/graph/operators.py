@@ -145,14 +145,28 @@ class Padding(Struct, frozen=True, gc=False):
     interior: tuple[int, ...]
 
 
+class Windows(Struct, frozen=True, gc=False):
+    """The windows of a convolution: the channels that one of its groups takes and gives, the sizes of a window, how far windows are apart,
+    and the axes of the result that are their positions.
+
+    ``is_forward_kernel`` is whether a library's kernel for forward convolutions computes it, whatever it is the gradient of.
+    """
+
+    channels: tuple[int, int]
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    positions: tuple[int, ...]
+    is_forward_kernel: bool = False
+
+
 # The sizes of a product; the axis of a gather, scatter, concatenation or iota; the value of a fill; and so on.
-Params = Sizes | Axes | Part | Rows | Padding | int | float | None
+Params = Sizes | Axes | Part | Rows | Padding | Windows | int | float | None
 
 
 class Array(Struct, frozen=True, gc=False):
     """One array. ``strides`` are in elements, ``None`` if the source does not say; it is ``sure`` unless its maker was matched by size.
 
-    ``space`` is the memory that it lies in: 0 is main memory.
+    ``space`` is the memory that it lies in: 0 is main memory. With a ``tile``, whole tiles of its last two axes in memory are stored.
     """
 
     shape: tuple[int, ...]
@@ -160,6 +174,7 @@ class Array(Struct, frozen=True, gc=False):
     strides: tuple[int, ...] | None = None
     sure: bool = True
     space: int = 0
+    tile: tuple[int, int] | None = None
 
     @property
     def elements(self) -> int:

@@ -15,6 +15,9 @@ from .low_batch.one_by_one import parallel_products
 from .missing_donation.appended import appended_arrays
 from .missing_donation.copies import missing_donations
 from .missing_donation.rebuilt import rebuilt_arrays
+from .odd_sizes.large_windows import large_windows
+from .odd_sizes.tiny import stencils, tiny_products, tiny_solves
+from .odd_sizes.unaligned import unaligned_sizes
 from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
@@ -25,6 +28,7 @@ from .product_order.summed import summed_products
 from .recomputation.recomputed import recomputed
 from .repeated_operand.gathered_rows import gathered_rows
 from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
+from .tile_padding.padded_tiles import padded_tiles
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
 from .unused_results.parts import unused_gradients, unused_parts
@@ -62,5 +66,11 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     sorted_parts,
     undone_sorts,
     shuffles,
+    large_windows,
+    tiny_products,
+    stencils,
+    tiny_solves,
+    unaligned_sizes,
+    padded_tiles,
 )
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows)

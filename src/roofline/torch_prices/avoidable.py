@@ -4,11 +4,9 @@ Each rule is about one call. Rules on chains of calls are in `sources/torch_trac
 """
 
 from ..cost import NOTHING, Cost
-from ..dtypes import dtype
 from ..formulas.fourier import slow_length
-from ..operation import Product
 from ..resource import HBM, matrix, vector
-from ..workload import Avoidable, Facts, Saves, Usual
+from ..workload import Avoidable, Saves, Usual
 from .call import Call, Priced, Tensor
 
 _STREAMED = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax", "reduction", "loss"))
@@ -16,10 +14,6 @@ _COPIES = ("aten::contiguous", "aten::clone", "aten::copy_")
 # Wide formats of products, and a narrower one that usually suffices: tf32 has the range of fp32 and is the default in other frameworks.
 NARROWER = {"fp32": "tf32", "fp64": "fp32"}
 
-LOAD_BITS, SMALL = 128, 64  # bits of one load of a row; the size up to which padding costs as much as it saves
-# The largest size of matrices, and the least number of them, whose product is better computed by element: on an H200, a compiled sum takes
-# 1/8 to 1/165 of the time of bmm for sizes of 2 to 6, 2/5 to 3/5 for 8, and longer for 12 and more.
-TINY, LEAST_TINY = 6, 1000
 EFFICIENT = "efficient_attention"  # in the names of the memory-efficient kernel's operators, forward and backward
 
 
@@ -31,36 +25,9 @@ def avoidable(call: Call, priced: Priced) -> tuple[Avoidable, ...]:
         return (recomputed, wide) if wide else (recomputed,)
     if call.op in _COPIES and changes_layout([one for one in call.args if isinstance(one, Tensor)]):
         return (Avoidable(kind="layout-copies", instead=NOTHING, cause="tensors", unneeded="layout", usual=Usual.UNLESS_ASKED),)
-    found = _odd(priced) or _tiny(priced) or _transformed(call, priced)
+    found = _transformed(call, priced)
     found = found or _wide_attention(call, priced) or _wide(priced) or _double(call, priced)
     return (found,) if found else ()
-
-
-def _odd(priced: Priced) -> Avoidable | None:
-    """A product of sizes that matrix units load slowly: rows that are not a multiple of 16 bytes."""
-    found = priced.operation
-    if not isinstance(found, Product) or priced.cost is None or found.groups:
-        return None
-    step = LOAD_BITS // max(dtype(found.left).bits, 1)
-    sizes = (int(found.m), int(found.k), int(found.n))
-    few_rows = 1 < sizes[0] <= SMALL  # as in decoding, where the weights' sizes decide on the kernel
-    odd = [size for size in (sizes[1:] if few_rows else sizes) if size % step]
-    if not odd or min(sizes[1:] if few_rows else sizes) <= SMALL:
-        return None
-    facts = Facts(sizes=" and ".join(str(size) for size in dict.fromkeys(odd)), step=step)
-    return Avoidable(kind="odd-sizes", instead=priced.cost, cause="matrices", facts=facts, saves=Saves.GOOD_PRODUCT)
-
-
-def _tiny(priced: Priced) -> Avoidable | None:
-    """A batch of products that are each far smaller than a matrix kernel's tile, of which the kernel computes a whole one for each."""
-    found = priced.operation
-    if not isinstance(found, Product) or priced.cost is None or found.groups or int(found.batch) < LEAST_TINY:
-        return None
-    sizes = (int(found.m), int(found.k), int(found.n))
-    if max(sizes) > TINY:
-        return None
-    facts = {"pairs": int(found.batch), **dict(zip(("rows", "depth", "columns"), sizes, strict=True))}
-    return Avoidable(kind="odd-sizes", instead=priced.cost, facts=facts, group="tiny batch", saves=Saves.GOOD_KERNEL)
 
 
 def _transformed(call: Call, priced: Priced) -> Avoidable | None:

@@ -6,9 +6,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Padding, Params, Sizes
+from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Padding, Params, Sizes, Windows
 from .attention import drops_out, token_axis
 from .call import Call, Tensor
+from .convolutions import FORWARD as _CONVOLVED
 from .elementwise import ELEMENTWISE
 
 FIRST_FACTOR = {
@@ -26,6 +27,7 @@ _AFTER = {
     "aten::_addmm_activation": Operator.OTHER,
     "aten::addmv": Operator.ADD,
 }
+CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
 _AXIS = {
     "aten::index_select": 1,
@@ -50,6 +52,7 @@ _NAMES = {
     Operator.IOTA: "arange",
     Operator.IDENTITY: "eye",
     Operator.INVERSE: "linalg_inv_ex",
+    Operator.FACTOR: "linalg_cholesky_ex cholesky",
     Operator.SOLVE: "_linalg_solve_ex linalg_solve_triangular",
     Operator.SORT: "sort",
     Operator.TOP_K: "topk",
@@ -121,6 +124,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _product(tensors, place, _AFTER.get(name))
     if category == "attention" and len(tensors) > 2 and "backward" not in name:
         return Meaning(Operator.ATTENTION, everything, token_axis(name))
+    if name in CONVOLUTIONS and len(tensors) > 1 and len(tensors[1].shape) > 2:
+        return _convolution(everything, tensors[1].shape)
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
     operator = _OPERATORS.get(name, Operator.ELEMENTWISE if category == ELEMENTWISE and name not in _OF_ROWS else Operator.OTHER)
@@ -196,6 +201,13 @@ def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Me
     sizes = Sizes(batch, left.shape[-2], left.shape[-1], columns, ours, theirs)
     others = tuple(other for other in everything if other not in (place, place + 1))
     return Meaning(Operator.DOT, (place, place + 1, *(others if then is not None else ())), sizes, then)
+
+
+def _convolution(everything: tuple[int, ...], weights: tuple[int, ...]) -> Meaning:
+    """A convolution, which may add a bias."""
+    gives, takes, *sizes = weights
+    positions = tuple(range(2, len(weights)))
+    return Meaning(Operator.CONVOLUTION, everything, Windows((takes, gives), tuple(sizes), (1,) * len(sizes), positions))
 
 
 def _reduction(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meaning:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ...errors import FormulaError, SourceError
-from ...graph import ROW_BY_ROW, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes
+from ...graph import ROW_BY_ROW, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes, Windows
 from ..ir.attributes import DotDimensions
 from ..price.calls.fmha import attention_of
 from ..price.types import Site
@@ -46,7 +46,6 @@ _NAMES = {
     Operator.FACTOR: "cholesky",
     Operator.SOLVE: "triangular-solve",
     Operator.WINDOW: "reduce-window select-and-scatter",
-    Operator.CONVOLUTION: "convolution",
     Operator.RANDOM: "rng rng-bit-generator",
     Operator.COLLECTIVE: """
         all-gather all-gather-start all-to-all collective-broadcast collective-permute collective-permute-start ragged-all-to-all
@@ -55,7 +54,9 @@ _NAMES = {
 _OPERATORS = {name: operator for operator, names in _NAMES.items() for name in names.split()}
 _SORTS = ("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort")
 _TOP_K = ("TopK", "__gpu$TopK", "xla.gpu.ext.raft_select_k", "__gpu$RaftSelectK")
-_CONVOLUTIONS = "__cudnn$conv"
+_CONVOLUTIONS, _WEIGHT_GRADIENT = "__cudnn$conv", "__cudnn$convBackwardFilter"
+_FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward")
+_FACTORISATIONS, _SOLVES = ("cusolver_potrf", "hipsolver_potrf"), ("cusolver_trsm", "hipblas_trsm", "__cublas$triangularSolve")
 _PLACED = frozenset(
     ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"]
 )  # say where an array is, and change nothing
@@ -121,7 +122,11 @@ def _call(site: Site) -> Meaning:
         return Meaning(Operator.VIEW, None, 1)
     if target.startswith(_CONVOLUTIONS):
         is_plain = len(site.operands) == 2 and "BiasActivation" not in target
-        return Meaning(Operator.CONVOLUTION, None, 2, None if is_plain else Operator.ELEMENTWISE)
+        return Meaning(Operator.CONVOLUTION, _windows(site), 2, None if is_plain else Operator.ELEMENTWISE)
+    if target.startswith(_FACTORISATIONS):
+        return Meaning(Operator.FACTOR)
+    if target.startswith(_SOLVES):
+        return Meaning(Operator.SOLVE, None, 2)
     if attention_of(site) is not None and "Backward" not in target:
         return Meaning(Operator.ATTENTION)
     if target.startswith(_SORTS):
@@ -129,6 +134,25 @@ def _call(site: Site) -> Meaning:
     if target.startswith(_TOP_K):
         return Meaning(Operator.TOP_K, len(site.operands[0].shape.dims) - 1 if site.operands else None)
     return Meaning(Operator.OTHER)
+
+
+def _convolution(site: Site) -> Meaning:
+    return Meaning(Operator.CONVOLUTION, _windows(site))
+
+
+def _windows(site: Site) -> Windows | None:
+    """The windows of a convolution; ``None`` if its attributes do not say."""
+    instruction, labels = site.instruction, site.instruction.convolution
+    if labels is None or len(site.operands) < 2:
+        return None
+    target = instruction.custom_call_target
+    kernel = instruction.shape.leaves[0] if target == _WEIGHT_GRADIENT else site.operands[1].shape
+    axes = (labels.kernel_input_feature, labels.kernel_output_feature)
+    if max(axes) >= len(kernel.dims):
+        return None
+    sizes, strides = ([getattr(side, name) for side in instruction.window] for name in ("size", "stride"))
+    channels = (kernel.dims[axes[0]], kernel.dims[axes[1]])
+    return Windows(channels, tuple(sizes), tuple(strides), tuple(labels.output_spatial), target in _FORWARD)
 
 
 def _compare(site: Site) -> Meaning:
@@ -231,6 +255,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
     "ragged-dot": _product,
     "scaled-dot": _product,
     "custom-call": _call,
+    "convolution": _convolution,
     "compare": _compare,
     "constant": _constant,
     "iota": _iota,

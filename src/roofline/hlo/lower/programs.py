@@ -355,7 +355,9 @@ def _array(shape: Shape) -> Array:
             by_axis[axis] = distance
             distance *= max(dims[axis], 1) if axis < len(dims) else 1
         strides = tuple([by_axis[axis] for axis in range(len(dims))]) if len(by_axis) == len(dims) else None
-    return Array(dims, shape.number, strides, space=shape.memory_space)
+    tiles = shape.layout.tiles if shape.layout is not None else ()
+    tile = (tiles[0][-2] if len(tiles[0]) > 1 else 1, tiles[0][-1]) if tiles and tiles[0] else None
+    return Array(dims, shape.number, strides, space=shape.memory_space, tile=tile)
 
 
 def _are_one_operation(product: Node, total: Node) -> bool:

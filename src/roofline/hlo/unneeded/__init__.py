@@ -19,6 +19,7 @@ from ...rules.duplicated_work.equal_values import equal_values
 from ...rules.kernel_names import with_kernel_name
 from ...rules.padding.padded_arrays import padded_arrays
 from ...rules.recomputation.recomputed import recomputed
+from ...rules.tile_padding.padded_tiles import padded_tiles
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
 from ...rules.unused_results.parts import unused_gradients, unused_parts
@@ -43,7 +44,6 @@ from .loop_invariants import loop_invariants
 from .loop_states import is_split
 from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
-from .odd_sizes import large_windows, odd_sizes, tiny_products, tiny_solves
 from .operations import operation
 from .padded import room_for_groups
 from .pooled_windows import pooled_windows
@@ -56,7 +56,6 @@ from .selected import selected_products
 from .shortened import EqualLayers, shortened_kernels
 from .stacked_activations import stacked_activations
 from .stacked_arguments import stacked_arguments
-from .tile_padding import padded_tiles
 from .transforms import complex_transforms, odd_transforms
 from .values import Value, Values
 from .wide_arguments import wide_arguments
@@ -86,14 +85,9 @@ RULES: tuple[Rule, ...] = (
     loop_invariants,
     layout_copies,
     carried_sums,
-    large_windows,
-    tiny_products,
-    tiny_solves,
-    odd_sizes,
     odd_transforms,
     repeated_rows,
     repeated_operands,
-    padded_tiles,
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
@@ -101,6 +95,7 @@ _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     reordered_arrays: (recomputed,),
     dense_gradients: (equal_values,),
     stacked_arguments: (unused_parts, unused_in_loops, diagonals_of_products),  # a copy that need not be made counts before its unused part
+    repeated_operands: (padded_tiles,),
 }
 
 

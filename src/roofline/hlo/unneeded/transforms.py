@@ -9,9 +9,9 @@ from ..ir.shapes import Shape
 from .kernels import Kernels
 from .number_formats import CLASS as WIDE
 from .number_formats import KIND as WIDE_FORMAT
-from .odd_sizes import KIND as ODD_SIZES
 from .values import LAYOUT, Value
 
+ODD_SIZES = "odd-sizes"
 COMPLEX, LENGTHS = "complex", "transforms"  # the groups
 # Opcodes that keep the symmetry of spectra of real signals, if all their operands are such spectra.
 _SYMMETRIC = LAYOUT | {"multiply", "divide", "add", "subtract", "negate", "broadcast", "parameter"}

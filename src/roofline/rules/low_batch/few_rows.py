@@ -33,7 +33,8 @@ def low_batches(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     products: dict[int, list[Node]] = {}
     for node in graph.of(Operator.DOT, Operator.CONVOLUTION):
         if node.kernel != NO_KERNEL:
-            products.setdefault(id(graph.region_of.get(node.gives[0])), []).append(node)
+            region = graph.region_of.get(node.gives[0]) if node.gives else None
+            products.setdefault(id(region), []).append(node)
     copies: dict[int, Avoidable] = {}
     for within, nodes in products.items():
         is_small = _are_many(graph, nodes)

@@ -1,0 +1,1 @@
+"""Sizes for which kernels are slow."""

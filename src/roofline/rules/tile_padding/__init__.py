@@ -1,0 +1,1 @@
+"""Padding in the tiles that arrays are stored in."""
