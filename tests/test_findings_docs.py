@@ -9,8 +9,8 @@ import pytest
 from roofline.analysis import advice_kinds, counted_findings, kernel_findings, reachable
 from roofline.analysis.expected_times import SLOW, SLOW_FUSION
 from roofline.analysis.finding_kinds import KINDS
+from roofline.graph.facts.loops import MOST_UNROLLED
 from roofline.hlo.unneeded import RULES
-from roofline.hlo.unneeded.stacked_activations import MOST_TRIPS
 from roofline.operation import COMPLEX, INTERLEAVED
 from roofline.rules.low_batch.few_rows import FEW_IN_LOOPS, FEW_ROWS
 from roofline.rules.one_hot_product.diagonals import LONG
@@ -26,7 +26,7 @@ THRESHOLDS = [
     ("one-hot-product", f"at least {LONG:,} rows"),
     ("dense-gradient", f"at least {LEAST_ROWS} rows"),
     ("unused-results", f"less than {MOST_USED:.0%}"),
-    ("layout-copies", f"at most {MOST_TRIPS} iterations"),
+    ("layout-copies", f"at most {MOST_UNROLLED} iterations"),
     ("unfused-chain", f"{1 - COMPILED_SHARE:.0%} of sums in fp32"),
     ("low-batch", f"at most {FEW_ROWS} rows"),
     ("low-batch", f"up to {FEW_IN_LOOPS} rows"),

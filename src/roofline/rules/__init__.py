@@ -5,10 +5,13 @@ from collections.abc import Callable, Iterator
 from ..graph import Graph
 from ..workload import Avoidable
 from .duplicated_work.equal_values import equal_values
+from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
 from .layout_copies.selected_updates import selected_updates
+from .layout_copies.stacked_activations import stacked_activations
+from .layout_copies.stacked_arguments import stacked_arguments
 from .layout_copies.stacked_states import stacked_states
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
@@ -59,9 +62,12 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     unused_gradients,
     padded_arrays,
     equal_values,
+    stacked_arguments,
     unused_parts,
     unused_in_loops,
     diagonals_of_products,
+    stacked_activations,
+    loop_invariants,
     gathered_blocks,
     sorted_parts,
     undone_sorts,

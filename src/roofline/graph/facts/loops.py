@@ -8,6 +8,8 @@ from msgspec import Struct
 from ..graph import NO_KERNEL, Graph, Node, Region
 from ..operators import Array, Operator
 
+MOST_UNROLLED = 100  # iterations of a loop that can be unrolled: one over layers, not over positions or time; a choice
+
 
 class Iteration(Struct, dict=True):
     """One iteration of a loop, and what its arrays are computed from among the arrays that it gets."""

@@ -16,7 +16,10 @@ from ...graph import NO_KERNEL
 from ...operation import Operation
 from ...rule_failures import RuleFailures, rule_name
 from ...rules.duplicated_work.equal_values import equal_values
+from ...rules.duplicated_work.loop_invariants import loop_invariants
 from ...rules.kernel_names import with_kernel_name
+from ...rules.layout_copies.stacked_activations import stacked_activations
+from ...rules.layout_copies.stacked_arguments import stacked_arguments
 from ...rules.padding.padded_arrays import padded_arrays
 from ...rules.recomputation.recomputed import recomputed
 from ...rules.tile_padding.padded_tiles import padded_tiles
@@ -40,7 +43,6 @@ from .gated_experts import gated_experts
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
-from .loop_invariants import loop_invariants
 from .loop_states import is_split
 from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
@@ -54,8 +56,6 @@ from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .selected import selected_products
 from .shortened import EqualLayers, shortened_kernels
-from .stacked_activations import stacked_activations
-from .stacked_arguments import stacked_arguments
 from .transforms import complex_transforms, odd_transforms
 from .values import Value, Values
 from .wide_arguments import wide_arguments
@@ -80,9 +80,6 @@ RULES: tuple[Rule, ...] = (
     occasional_work,
     pooled_windows,
     dense_gradients,
-    stacked_arguments,
-    stacked_activations,
-    loop_invariants,
     layout_copies,
     carried_sums,
     odd_transforms,
@@ -93,8 +90,16 @@ RULES: tuple[Rule, ...] = (
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     occasional_work: (unused_gradients, padded_arrays),
     reordered_arrays: (recomputed,),
-    dense_gradients: (equal_values,),
-    stacked_arguments: (unused_parts, unused_in_loops, diagonals_of_products),  # a copy that need not be made counts before its unused part
+    # A copy that need not be made counts before its unused part.
+    dense_gradients: (
+        equal_values,
+        stacked_arguments,
+        unused_parts,
+        unused_in_loops,
+        diagonals_of_products,
+        stacked_activations,
+        loop_invariants,
+    ),
     repeated_operands: (padded_tiles,),
 }
 

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
+from ...rules.layout_copies.gathered_blocks import CLASS
 from ...workload import Avoidable, Usual
 from .kernels import Kernels
 from .layout import KIND
 from .program_arrays import results_of
-from .stacked_arguments import CLASS
 from .values import LAYOUT, Value, Values
 
 GROUP, IN_LOOP = "reordered", "reordered in a loop"

@@ -5,13 +5,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ...cost import NOTHING, Cost, less_traffic
 from ...graph import Graph, Node, Operator, Phase, Region
+from ...graph.facts.loops import MOST_UNROLLED
 from ...resource import HBM
 from ...workload import Avoidable, Usual
 
 Factor = tuple[int, int]  # an argument of the program, and the axis of it that a product sums over
 KIND, CLASS = "recomputation", "recomputed"
 LOOP = "loop"  # the group of what a loop over layers recomputes
-MOST_TRIPS = 100  # a choice: of a loop that can be unrolled, one over layers, not over positions or time
 # Times that a loop would move a result to keep it instead: it is copied into an array of all iterations and out again (four), elementwise
 # results between products are kept too (four more), and such copies reach two thirds of the bandwidth. Four layers of a transformer in a
 # loop on an H200 took as long with jax.checkpoint as without; twelve took 96.3 ms with and 99.6 without, but 80.5 in a Python loop without.
@@ -37,7 +37,7 @@ def recomputed(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
                 yield kernel, _avoidable(less_traffic(graph.kernels[kernel].cost, moved), facts)
             continue
         yield kernel, _avoidable(Cost.of({HBM: PASSES * moved}) if region is not None and moved else NOTHING, facts)
-        if region is not None and region.trips is not None and 1 < region.trips <= MOST_TRIPS:
+        if region is not None and region.trips is not None and 1 < region.trips <= MOST_UNROLLED:
             yield kernel, Avoidable(kind=KIND, instead=NOTHING, group=LOOP, usual=Usual.YES, extra=True)
 
 
