@@ -102,6 +102,44 @@ def _masked(torch: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=stored)
 
 
+def _attended_in_parts(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    return torch.softmax(q @ k.transpose(-1, -2) * 0.125, -1) @ v
+
+
+def _attended_causally(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    scores = q @ k.transpose(-1, -2)
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return torch.softmax(scores.masked_fill(future, -1e9), -1) @ v
+
+
+def _attended_by_distance(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    """A bias that falls with the distance, which removes no scores."""
+    places = torch.arange(q.shape[-2], device=q.device)
+    distances = (places[:, None] - places[None]).abs().to(q.dtype)
+    return torch.softmax(q @ k.transpose(-1, -2) - distances, -1) @ v
+
+
+def _masked_causally(torch: Any, q: Any, k: Any, v: Any) -> Any:
+    places = torch.arange(q.shape[-2], device=q.device)
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=places[:, None] >= places[None])
+
+
+def _masked_by_keys(torch: Any, q: Any, k: Any, v: Any, mask: Any) -> Any:
+    expanded = mask[:, None, None].expand(q.shape[0], 1, q.shape[-2], k.shape[-2])
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=expanded)
+
+
+def _normed_experts(torch: Any, x: Any, up: Any, down: Any) -> Any:
+    """Hidden rows that are larger than what they are made of, and normalised before the second product."""
+    hidden = torch.nn.functional.silu(x @ up)
+    return torch.nn.functional.layer_norm(hidden, hidden.shape[-1:]) @ down
+
+
+def _contrasted(torch: Any, x: Any, y: Any) -> Any:
+    """The loss of pairs of rows, each of which should be closest to its own."""
+    return torch.log_softmax(x @ y.transpose(-1, -2), -1).diagonal(dim1=-2, dim2=-1).mean()
+
+
 def _joined(torch: Any, rows: Any, ids: Any, others: Any, weights: Any) -> Any:
     return torch.cat([rows[ids], others], -1) @ weights
 
@@ -155,6 +193,7 @@ def _filled_up(torch: Any, x: Any, w: Any) -> Any:
 
 QKV = (_of(16, 4096, 64),) * 3
 PADDED = _of(16, 256, 1024), _of(1024, 2048), _of(2048, 1024)
+ATTENDED = (_of(32, 512, 64),) * 3
 PROGRAMS: Mapping[str, Program] = {
     # Two unrelated things whose sizes coincide.
     "one_hot_beside_product": Program(
@@ -192,6 +231,16 @@ PROGRAMS: Mapping[str, Program] = {
     "low_rank": Program(lambda t, x, up, down: x @ (up @ down), _of(2048, 4096), _of(4096, 16), _of(16, 4096)),
     "wide_with_bias": Program(lambda t, x, v, b, w: t.addmm(b, x, v) @ w, _of(8192, 64), _of(64, 4096), _of(4096), _of(4096, 64)),
     "wide_with_matrix": Program(lambda t, x, v, b, w: t.addmm(b, x, v) @ w, _of(8192, 64), _of(64, 4096), _of(8192, 4096), _of(4096, 64)),
+    # Attention in several kernels, and with masks.
+    "scores_written": Program(_attended_in_parts, *ATTENDED),
+    "scores_written_trained": Program(_attended_in_parts, *ATTENDED, backward=True),
+    "scores_masked": Program(_attended_causally, *ATTENDED),
+    "scores_masked_trained": Program(_attended_causally, *ATTENDED, backward=True),
+    "scores_by_distance": Program(_attended_by_distance, *ATTENDED),
+    "masked_causally": Program(_masked_causally, *[_of(4, 8, 512, 64)] * 3, backward=True),
+    "masked_by_keys": Program(_masked_by_keys, *[_of(4, 8, 512, 64)] * 3, _of(4, 512)),
+    "normed_experts": Program(_normed_experts, _of(8, 2048, 64), _of(8, 64, 256), _of(8, 256, 64)),
+    "contrasted": Program(_contrasted, *[_of(8, 512, 64)] * 2, backward=True),
     # Sums of products.
     "summed_rows": Program(lambda t, x, w: (x @ w).mean(1), _of(16, 2048, 1024), _of(1024, 2048)),
     "summed_rows_scaled": Program(lambda t, x, w: (2 * (x @ w)).float().sum((0, 1)), _of(16, 2048, 1024), _of(1024, 2048)),

@@ -28,10 +28,10 @@ BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 APPENDED = ("missing-donation", "shifted")
+SCORES, MASKED, BUILT = ("stored-attention", ""), ("masked-attention", ""), ("masked-attention", "built")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN = ("duplicated-work", ""), ("recomputation", "")
-KINDS = ("layout-copies", APPENDED[0], PADDED[0], ODD[0], ROWS[0], ORDER[0], OPERAND, ONE_BY_ONE[0], UNUSED[0], TWICE[0], AGAIN[0])
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -46,6 +46,13 @@ TOLD = {
     "linear_attention_in_place": {ORDER: 2},
     "low_rank": {ORDER: 2},
     "wide_with_bias": {ORDER: 2},
+    "scores_written": {SCORES: 4},  # both products, the scaling and the softmax
+    "scores_written_trained": {SCORES: 10},  # and two products for the gradients of each, those of the softmax and of the scaling
+    "scores_masked": {SCORES: 4, MASKED: 2},
+    "scores_masked_trained": {SCORES: 10, MASKED: 6},
+    "scores_by_distance": {SCORES: 4},
+    "masked_causally": {BUILT: 3},  # the comparison, attention and its gradient
+    "masked_by_keys": {("masked-attention", "keys"): 1},
     "summed_rows": {ORDER: 2},
     "summed_rows_scaled": {ORDER: 4},  # and the scaling and the cast in between
     "summed_rows_trained": {ORDER: 4},  # and the gradients of both operands
@@ -98,6 +105,7 @@ TOLD = {
     "checkpointed": {AGAIN: 2},
     "patches_trained": {(OPERAND, PATCHES): 5},  # also the gradients of both factors, and the sum over windows
 }
+KINDS = {kind for reasons in TOLD.values() for kind, _ in reasons}
 
 # What a trace of the same program is told instead: it does not say which of two arrays of equal size an operator reads, nor what the caller
 # uses, and zeros are made by another operator there.
@@ -122,6 +130,7 @@ BY_SIZE = {
     "few_classes": {ROWS: 4},
     "one_hot_scattered": {ROWS: 2},
     "scores_returned": {ORDER: 2},
+    "scores_with_softmax": {SCORES: 3},
     "repeated_keys_returned": {(OPERAND, STORED): 2},
     "gathered_pages": {},
     "sorted_part": {},  # of the second result of the sort the trace tells nothing: a rule of its own looks at strides

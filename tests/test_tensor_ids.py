@@ -50,6 +50,9 @@ ON_CPU = {
     "few_classes": {ROWS: 4},
     "one_hot_scattered": {},
     "rows_used": {},
+    # On a CPU the scores are copied, and filled in place.
+    "scores_masked": {("stored-attention", ""): 5, ("masked-attention", ""): 2},
+    "scores_masked_trained": {("stored-attention", ""): 12, ("masked-attention", ""): 6},
     "patches_trained": {("repeated-operand", "patches"): 3},
     # On a CPU a mean is a sum, a division in place and copies, and an inverse is written in place by routines of LAPACK.
     "summed_rows": {},

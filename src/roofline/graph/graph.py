@@ -7,9 +7,10 @@
 True
 """
 
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterator
 from enum import StrEnum
 from functools import cached_property
+from typing import TypeVar, cast
 
 from msgspec import Struct, field
 
@@ -17,6 +18,7 @@ from ..cost import NOTHING, Cost
 from .operators import RENAMING, ROW_BY_ROW, SPREADING, Array, Axes, Operator, Params, Sizes
 
 NO_KERNEL = -1  # of a view, which runs nothing
+_Fact = TypeVar("_Fact")
 
 
 class Phase(StrEnum):
@@ -185,6 +187,16 @@ class Graph(Struct, dict=True):
     def is_handed_on(self, array: int) -> bool:
         """Whether an array is needed after the program, or by the next iteration of a loop."""
         return array in self._handed_on
+
+    @cached_property
+    def _facts(self) -> dict[object, object]:
+        return {}
+
+    def fact(self, find: "Callable[[Graph], _Fact]") -> _Fact:
+        """What is found in the graph, which several rules ask for."""
+        if find not in self._facts:
+            self._facts[find] = find(self)
+        return cast("_Fact", self._facts[find])
 
     def cost(self, node: Node) -> Cost:
         """The cost of the kernel that runs a node."""

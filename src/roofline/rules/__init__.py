@@ -15,6 +15,8 @@ from .layout_copies.stacked_arguments import stacked_arguments
 from .layout_copies.stacked_states import stacked_states
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
+from .masked_attention.masks import causal_masks, key_masks
+from .masked_attention.scores import masked_scores
 from .missing_donation.appended import appended_arrays
 from .missing_donation.copies import missing_donations
 from .missing_donation.rebuilt import rebuilt_arrays
@@ -31,6 +33,7 @@ from .product_order.summed import summed_products
 from .recomputation.recomputed import recomputed
 from .repeated_operand.gathered_rows import gathered_rows
 from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
+from .stored_attention.written import stored_scores
 from .tile_padding.padded_tiles import padded_tiles
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
@@ -72,6 +75,10 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     sorted_parts,
     undone_sorts,
     shuffles,
+    masked_scores,
+    stored_scores,
+    causal_masks,
+    key_masks,
     large_windows,
     tiny_products,
     stencils,

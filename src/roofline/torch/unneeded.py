@@ -11,7 +11,6 @@ from ..sources.torch_trace.executions import Execution
 from ..sources.torch_trace.pricing import PricedOp
 from ..sources.torch_trace.unneeded import BY_SHAPE
 from ..sources.torch_trace.unneeded.recorded import PricedExecution, Recorded
-from ..sources.torch_trace.unneeded.written_attention import written_attention
 from ..torch_prices import Call, Priced
 from ..workload import Avoidable
 from .lower import graph_of
@@ -56,9 +55,4 @@ def avoidable_in(
     for (one, _), reason in failures.evidence(BY_SHAPE, recorded):
         if not (reason.kind == UNUSED and any(number in kept for number, _ in calls[one.op].writes)):  # the caller may use all of it
             found.setdefault(one.op, {})[reason.kind] = reason
-    scores = failures.attempt("written attention", written_attention, ordered) or {}
-    return {
-        place: (*found.get(place, {}).values(), *scores.get(id(op), ()))
-        for place, (_, op) in enumerate(ordered)
-        if place in found or id(op) in scores
-    }
+    return {place: tuple(reasons.values()) for place, reasons in sorted(found.items())}

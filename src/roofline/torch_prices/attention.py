@@ -17,7 +17,7 @@ from ..ops.attention import Attention
 from ..resource import matrix
 from ..units import plain, show
 from ..workload import LOWER_BOUND
-from .call import Argument, Call, Priced, Tensor
+from .call import Call, Priced, Tensor
 from .op_table import op
 from .packed_batches import Group, PackedBatch
 from .product_formats import product_format
@@ -106,15 +106,6 @@ def drops_out(call: Call) -> bool:
     """Whether a call is attention that drops some of its scores, at random."""
     variant = FORWARD.get(call.op) or BACKWARD.get(call.op)
     return variant is not None and variant.dropout is not None and bool(call.number(variant.dropout, 0))
-
-
-def mask_of(name: str, args: Sequence[Argument]) -> Tensor | None:
-    """The mask that a call of attention takes as a tensor, if it does."""
-    variant = FORWARD.get(name) or BACKWARD.get(name)
-    if variant is None or variant.bias is None or variant.bias >= len(args):
-        return None
-    found = args[variant.bias]
-    return found if isinstance(found, Tensor) and len(found.shape) > 1 else None
 
 
 def token_axis(name: str) -> int | None:

@@ -1,5 +1,6 @@
 """The operators of aten, by the names that rules know, and what their arguments mean."""
 
+import re
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ _AFTER = {
 }
 CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
+_COMPILED_SOFTMAX = re.compile(r"triton_\w*(?<!log)_(?:safe_|masked_)?softmax(?!_backward)")
 _AXIS = {
     "aten::index_select": 1,
     "aten::scatter": 1,
@@ -43,11 +45,14 @@ _NAMES = {
     Operator.CONCATENATE: "cat",
     Operator.PAD: "constant_pad_nd slice_backward select_backward",
     Operator.EQUAL: "eq",
+    Operator.COMPARE: "lt le gt ge ne",
     Operator.SELECT: "where",
     Operator.ADD: "add add_",
+    Operator.SUBTRACT: "sub sub_",
     Operator.MULTIPLY: "mul mul_",
     Operator.DIVIDE: "div div_",
     Operator.NEGATE: "neg neg_",
+    Operator.EXPONENTIAL: "exp exp_",
     Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_",
     Operator.IOTA: "arange",
     Operator.IDENTITY: "eye",
@@ -147,6 +152,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(operator if is_scalar else Operator.OTHER, everything, _axis(name, args))
     if name in _SOFTMAX:
         return Meaning(Operator.SOFTMAX, everything, _axis(name, args))
+    if _COMPILED_SOFTMAX.match(name):  # fused with what surrounds it
+        return Meaning(Operator.SOFTMAX, everything)
     if operator == Operator.SORT:
         axis = next((arg for arg in args[1:] if isinstance(arg, int) and not isinstance(arg, bool)), -1)
         return Meaning(operator, (0,), axis % max(len(tensors[0].shape), 1))

@@ -22,6 +22,19 @@ def stored_attention(q, k, v):
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(BF16), v)
 
 
+def scanned_attention(x, weights):
+    """A loop over layers, which keeps their scores for the loop of the gradients."""
+
+    def layer(x, w):
+        q, k, v = (jnp.einsum("bsd,dhe->bhse", x, part) for part in w)
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype(FP32) * 0.125
+        scores = jnp.where(jnp.arange(x.shape[1])[:, None] >= jnp.arange(x.shape[1]), scores, -1e9)
+        mixed = jnp.einsum("bhqk,bhkd->bqhd", jax.nn.softmax(scores, -1).astype(BF16), v)
+        return x + mixed.reshape(x.shape), None
+
+    return jax.grad(lambda weights: (lax.scan(layer, x, weights)[0].astype(FP32) ** 2).mean())(weights)
+
+
 def dense_experts(x, router, w1, w2):
     weights = jax.nn.softmax((x @ router).astype(FP32))
     least = lax.top_k(weights, 2)[0][:, 1:]
@@ -138,6 +151,7 @@ def multiplied_twice(x, w):
 HEADS = ((8, 16, 2048, 64), BF16)
 PROGRAMS = {
     stored_attention: ("v5e", HEADS, HEADS, HEADS),
+    scanned_attention: ("v5e", ((4, 2048, 1024), BF16), ((4, 3, 1024, 16, 64), BF16)),
     dense_experts: ("v5e", ((2048, 1024), BF16), ((1024, 16), BF16), ((16, 1024, 4096), BF16), ((16, 4096, 1024), BF16)),
     fp32_products: ("v5e", ((4096, 2048), FP32), ((2048, 8192), FP32), ((8192, 2048), FP32)),
     one_hot_dispatch: ("v5e", ((4096, 1024), BF16), ((1024, 8), BF16), ((8, 1024, 2816), BF16), ((8, 2816, 1024), BF16)),

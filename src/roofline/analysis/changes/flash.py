@@ -10,10 +10,11 @@ from math import prod
 
 from ...cost import NOTHING, Cost
 from ...hlo.ir.module import Computation, HloModule
-from ...hlo.unneeded.attention import KIND as STORED
 from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
+from ...rules.masked_attention.scores import KIND as MASKED
 from ...rules.recomputation.recomputed import KIND as RECOMPUTED
+from ...rules.stored_attention.written import KIND as STORED
 from ...workload import Op
 from .change_words import Words
 from .state import State
@@ -44,7 +45,7 @@ def _replace(state: State, module: HloModule | None, indices: list[int]) -> None
         if isinstance(op.operation, Product):
             is_again = any(one.kind == RECOMPUTED for one in op.avoidable)
             products["again" if is_again else "backward" if op.phase == "backward" else "forward"].append(index)
-    causal = any(one.kind == "masked-attention" for index in indices for one in state.ops[index].avoidable)
+    causal = any(one.kind == MASKED for index in indices for one in state.ops[index].avoidable)
     stored = [] if module is None else _stored_dims(module, [state.ops[index].name for index in indices])
     kept: set[int] = set()
     for phase, mine in products.items():

@@ -20,8 +20,10 @@ from ...rules.duplicated_work.loop_invariants import loop_invariants
 from ...rules.kernel_names import with_kernel_name
 from ...rules.layout_copies.stacked_activations import stacked_activations
 from ...rules.layout_copies.stacked_arguments import stacked_arguments
+from ...rules.masked_attention.scores import masked_scores
 from ...rules.padding.padded_arrays import padded_arrays
 from ...rules.recomputation.recomputed import recomputed
+from ...rules.stored_attention.written import stored_scores
 from ...rules.tile_padding.padded_tiles import padded_tiles
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
@@ -34,7 +36,6 @@ from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
-from .attention import stored_attention
 from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
 from .experts import dense_experts
@@ -70,7 +71,6 @@ RULES: tuple[Rule, ...] = (
     gated_experts,
     selected_products,
     reordered_arrays,
-    stored_attention,
     wide_products,
     wide_arguments,
     widened_weights,
@@ -89,7 +89,7 @@ RULES: tuple[Rule, ...] = (
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     occasional_work: (unused_gradients, padded_arrays),
-    reordered_arrays: (recomputed,),
+    reordered_arrays: (recomputed, masked_scores, stored_scores),
     # A copy that need not be made counts before its unused part.
     dense_gradients: (
         equal_values,

@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
-from .scores import Scores
 
 LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
@@ -61,7 +60,6 @@ class Values:
         self.module = module
         self._users: dict[str, dict[int, list[int]]] = {}
         self._opcodes: dict[str, frozenset[str]] = {}
-        self.scores_of_loops: tuple[Scores, ...] | None = None  # None until they are searched
 
     def users(self, computation: Computation, index: int) -> list[int]:
         """The instructions of a computation that use a value."""

@@ -16,7 +16,7 @@ from .parts import CLASS, KIND, MOST_USED
 
 def unused_in_loops(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels of loops that compute stacked results which are not used, and those that fill the array before."""
-    regions = needed_elements(graph) if graph.regions else {}
+    regions = graph.fact(needed_elements) if graph.regions else {}
     for stack in stacks(graph):
         shape = graph.arrays[stack.final].shape
         used = count(regions.get(stack.final, NOTHING), shape) / max(graph.arrays[stack.final].elements, 1)

@@ -78,7 +78,7 @@ def unused_gradients(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 def _shares(graph: Graph) -> dict[int, Share]:
     """The kernels of whose results less than most is used."""
-    regions = needed_elements(graph)
+    regions = graph.fact(needed_elements)
     shares = {}
     for kernel, nodes in graph.inside.items():
         if not graph.kernels[kernel].cost.amounts or not _leaves_parts_out(graph, nodes, regions):

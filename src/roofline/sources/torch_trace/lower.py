@@ -2,8 +2,8 @@
 
 Else a trace does not tell what an op reads: edges are matched by size, here and nowhere else. An operand is the last array of its step
 with as many elements, in the same number format, whose last axis is one of its last two; several operands of an op are the last few such
-arrays, in order. A gradient takes the operands of its forward op first. An array that nothing made or took for as long as a layer takes is
-forgotten, and so is one that an op took whose result is not known.
+arrays, in order. One with expanded axes is the last array with the other ones. A gradient takes the operands of its forward op first. An
+array that nothing made or took for as long as a layer takes is forgotten, and so is one that an op took whose result is not known.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING
+from ...dtypes import dtype
 from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
@@ -30,8 +31,9 @@ LEAST = 64  # columns of an array that rows are taken of: with fewer, other tens
 FILLED = 4  # executions after one that fills an array in which a copy may write a part of it
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
+_FP32 = dtype("fp32")
 Shape = tuple[int, ...]
-_LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION, Operator.NORM)
+_LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION, Operator.NORM, Operator.TRIANGLE)
 
 
 class Made(Struct, eq=False):
@@ -231,12 +233,21 @@ class Arrays:
                 matches[index] = made
             for index in alike[len(known) :]:
                 matches[index] = self._gathered(taken[index], place) or self._source(taken[index], place)
+        for index, tensor in enumerate(taken):
+            if tensor.distinct < tensor.elements:
+                matches[index] = self._repeated(tensor, place)
         for tensor, match in zip(taken, matches, strict=True):
             if match is not None:
                 match.place = place
                 if match.array.dtype is None and tensor.dtype is not None:
                     match.array = self._graph.arrays[match.number] = replace(match.array, dtype=tensor.dtype)
         return matches
+
+    def _repeated(self, tensor: Tensor, place: int) -> Made | None:
+        """The last array that an operand with expanded axes may repeat: it has the other ones."""
+        shape = tuple(tensor.shape[axis] for axis in _own_axes(tensor))
+        recent = [made for made in self._made.get(tensor.distinct, ()) if place - made.place <= REACH and made.array.shape == shape]
+        return recent[-1] if recent else None
 
     def _gathered(self, tensor: Tensor, place: int) -> Made | None:
         """The rows that were gathered last, if an operand may be them."""
@@ -257,6 +268,9 @@ class Arrays:
         strides = tensor.strides if tensor.strides is not None and len(tensor.strides) == len(tensor.shape) else None
         number = self._graph.array(Array(tensor.shape, tensor.dtype, strides, sure=False))
         if made is not None:
+            if tensor.elements > made.array.elements:
+                self._graph.append(Node(Operator.BROADCAST, (made.number,), (number,), Axes(_own_axes(tensor))))
+                return number
             operator = Operator.SLICE if tensor.elements < made.array.elements else Operator.VIEW
             self._graph.append(Node(operator, (made.number,), (number,)))
         return number
@@ -297,6 +311,12 @@ def _is_stored(tensor: Tensor) -> bool:
     return tensor.distinct == tensor.elements > 1
 
 
+def _own_axes(tensor: Tensor) -> tuple[int, ...]:
+    """The axes of an operand that are not expanded."""
+    strides = tensor.strides or (1,) * len(tensor.shape)
+    return tuple(axis for axis, (size, stride) in enumerate(zip(tensor.shape, strides, strict=False)) if stride or size == 1)
+
+
 def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tensor | None:
     """The result of an op, ``None`` if the trace does not tell it; gathered rows of unknown number have the shape (0, width)."""
     if not tensors:
@@ -313,8 +333,10 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return Tensor(first.shape, first.dtype)
     if means.operator in (Operator.INVERSE, Operator.SOLVE):
         return tensors[min(1, len(tensors) - 1)]  # as large as the columns, or as the matrix
-    if means.operator == Operator.EQUAL:
+    if means.operator in (Operator.EQUAL, Operator.COMPARE):
         return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
+    if means.operator == Operator.SOFTMAX:
+        return _softmax(tensors, priced.args)
     if means.operator == Operator.GATHER:
         rows = tensors[1].elements if len(tensors) > 1 and len(first.shape) == 2 else 0  # of more axes a mask may choose
         return Tensor((rows, first.shape[-1]), first.dtype) if means.params == 0 and len(first.shape) > 1 else None
@@ -337,6 +359,13 @@ def _reduced(source: Tensor, means: Meaning, args: Sequence[object]) -> Tensor:
     is_kept = any(arg is True for arg in args[2:])
     shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape) if is_kept or axis not in axes)
     return Tensor(shape, source.dtype)
+
+
+def _softmax(tensors: Sequence[Tensor], args: Sequence[object]) -> Tensor:
+    """The result of a softmax: of a compiled one, whose arguments are all pointers, the last of its largest tensors; it may widen."""
+    largest = max(reversed(tensors), key=lambda tensor: tensor.elements)
+    is_widened = len(args) > 2 and args[2] is True
+    return Tensor(largest.shape, _FP32 if is_widened else largest.dtype)
 
 
 def _joined(tensors: Sequence[Tensor], axis: object) -> Tensor | None:

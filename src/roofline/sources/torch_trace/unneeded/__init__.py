@@ -12,6 +12,7 @@ from .... import rules
 from ....resource import matrix
 from ....rule_failures import RuleFailures
 from ....rules.kernel_names import with_kernel_name
+from ....rules.stored_attention.written import KIND as STORED
 from ....torch_prices import Call
 from ....torch_prices.avoidable import avoidable
 from ....workload import Avoidable
@@ -22,13 +23,11 @@ from ..lower import graph_of
 from ..pricing import PricedOp, Prices
 from ..used_tensors import UsedTensors
 from .all_experts import all_experts
-from .causal_masks import causal_masks
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
 from .dequantized_weights import dequantized_weights
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
-from .key_masks import key_masks
 from .norm_copies import REASON as FOR_NORMS
 from .norm_copies import norm_copies
 from .passed_messages import passed_messages
@@ -40,15 +39,12 @@ from .train_mode import unused_statistics
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
 from .weight_casts import are_updated, operand_casts, weight_cast, weight_shapes
-from .written_attention import written_attention
 from .zeroed_gradients import zeroed_gradients
 
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
 # Rules that look at operators and shapes alone, which functions that were not run have too.
 BY_SHAPE: Rules = (
     all_experts,
-    causal_masks,
-    key_masks,
     sorted_parts,
     passed_messages,
     dequantized_weights,
@@ -81,7 +77,6 @@ class Patterns:
         attempt = self._failures.attempt
         self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}
         self._for_norms = attempt("norm copies", norm_copies, in_order) or frozenset()
-        self._scores = attempt("written attention", written_attention, in_order) or {}
         self._converted = (
             attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
         )
@@ -128,7 +123,7 @@ class Patterns:
             *(attempt("single ops", self._by_itself, priced, context) or ()),
             *(attempt("weight casts", partial(weight_cast, updated=self._updated), priced, self._weights, self._operands) or ()),
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
-            *(self._scores.get(id(priced)) or attempt("unfused ops", self._unfused, priced, context) or ()),
+            *(() if STORED in in_place else attempt("unfused ops", self._unfused, priced, context) or ()),
         )
 
     def _by_itself(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:

@@ -1,0 +1,1 @@
+"""Attention that computes scores which its mask removes."""

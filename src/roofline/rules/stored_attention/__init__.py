@@ -1,0 +1,1 @@
+"""Attention whose scores, one for each pair of a query and a key, go through memory."""
