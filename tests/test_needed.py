@@ -237,6 +237,29 @@ def test_what_a_compiler_computes_only_once_is_not_recomputed(used: Any) -> None
     assert (none, extra) == (0, done - needed)
 
 
+FORWARD, BACKWARD = "jit(f)/jvp()/dot_general", "jit(f)/transpose(jvp())/dot_general"
+RECOMPUTED = "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general"
+SHARDED = """HloModule m, is_scheduled=true, num_partitions=4
+ENTRY main {
+  x = bf16[4096,1024]{1,0} parameter(0)
+  dy = bf16[4096,1024]{1,0} parameter(1)
+  w = bf16[256,1024]{1,0} parameter(2)
+  first = bf16[1024,1024]{1,0} all-gather(w), dimensions={0}, replica_groups={{0,1,2,3}}, metadata={op_name="FORWARD"}
+  y = bf16[4096,1024]{1,0} dot(x, first), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="FORWARD"}
+  w2 = bf16[1024,1024]{1,0} all-gather(w), dimensions={0}, replica_groups={{0,1,2,3}}, metadata={op_name="RECOMPUTED"}
+  y2 = bf16[4096,1024]{1,0} dot(x, w2), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="RECOMPUTED"}
+  dx = bf16[4096,1024]{1,0} dot(dy, w2), lhs_contracting_dims={1}, rhs_contracting_dims={1}, metadata={op_name="LAST"}
+  ROOT r = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}) tuple(y, y2, dx)
+}
+"""
+
+
+@pytest.mark.parametrize(("last", "told"), [(BACKWARD, {"y2"}), (RECOMPUTED, {"w2", "y2"})])
+def test_weights_that_a_gradient_needs_too_are_gathered_without_a_checkpoint_as_well(last: str, told: set[str]) -> None:
+    text = SHARDED.replace("FORWARD", FORWARD).replace("RECOMPUTED", RECOMPUTED).replace("LAST", last)
+    assert {op.name for op in reasons(list(reviewed_program(parse(text), "tpu")))["recomputation"]} == told
+
+
 @pytest.mark.parametrize(("depth", "pays"), [(512, False), (16384, True)])
 def test_what_a_loop_computes_again_it_would_have_to_store_else(depth: int, pays: bool) -> None:
     def layer(x: Any, ws: Any) -> tuple[Any, None]:

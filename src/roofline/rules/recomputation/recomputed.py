@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ...cost import NOTHING, Cost, less_traffic
-from ...graph import Graph, Node, Operator, Phase, Region
+from ...graph import RENAMING, Axes, Graph, Node, Operator, Phase, Region
 from ...graph.facts.loops import MOST_UNROLLED
 from ...resource import HBM
 from ...workload import Avoidable, Usual
@@ -16,6 +16,7 @@ LOOP = "loop"  # the group of what a loop over layers recomputes
 # results between products are kept too (four more), and such copies reach two thirds of the bandwidth. Four layers of a transformer in a
 # loop on an H200 took as long with jax.checkpoint as without; twelve took 96.3 ms with and 99.6 without, but 80.5 in a Python loop without.
 PASSES = 12
+_FETCHING = RENAMING | {Operator.SLICE, Operator.COLLECTIVE}
 
 
 def recomputed(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
@@ -28,7 +29,7 @@ def recomputed(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     once = _computed_once(graph, again)
     facts = {"checkpoint": ", ".join(graph.checkpoints)} if graph.checkpoints else {}
     for kernel, written in again.items():
-        if kernel in once:
+        if kernel in once or _gathers_for_gradient(graph, kernel):
             continue
         nodes, arrays = graph.inside[kernel], [array for array in written if _is_again(graph.maker[array])]
         region, moved = _loop(graph, nodes), sum(graph.arrays[array].bytes for array in arrays)
@@ -47,6 +48,19 @@ def _avoidable(instead: Cost, facts: Mapping[str, str]) -> Avoidable:
 
 def _is_again(node: Node) -> bool:
     return node.phase == Phase.RECOMPUTED
+
+
+def _gathers_for_gradient(graph: Graph, kernel: int) -> bool:
+    """Whether a kernel gathers an argument from other devices for a gradient too, which would gather it without a checkpoint as well.
+
+    Products leave the argument as it was, sharded, for their gradients.
+    """
+    nodes = graph.inside[kernel]
+    if not all(node.operator in _FETCHING and not isinstance(node.params, Axes) for node in nodes):
+        return False
+    gathered = [array for node in nodes if node.operator == Operator.COLLECTIVE for array in node.gives]
+    are_arguments = all(graph.origin(array, _FETCHING) in graph.arguments for array in gathered)
+    return are_arguments and any(user.phase == Phase.BACKWARD for array in gathered for user, _ in graph.uses(array))
 
 
 def _loop(graph: Graph, nodes: Sequence[Node]) -> Region | None:
