@@ -1,13 +1,14 @@
 """Recorded calls of small PyTorch functions as JSON, which tests read without PyTorch.
 
-    python tests/recorded_calls.py          records them again, with PyTorch
+    python tests/recorded_calls.py [NAME...]    records them again, with PyTorch
 
 Each program of `PROGRAMS` is one file in `tests/data/recorded_calls`: its calls with the memory that they read and write, and the memory
 that is live when it ends.
 """
 
 import json
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,43 @@ def _rows(torch: Any, q: Any, k: Any, v: Any) -> Any:
     return torch.softmax(scores, -1) @ v, scores
 
 
+def _gates(torch: Any, scores: Any, chosen: int) -> Any:
+    """Gates that are zero but for the chosen experts of each token."""
+    best, experts = scores.topk(chosen, -1)
+    return torch.zeros_like(scores).scatter(1, experts, best.softmax(-1))
+
+
+def _all_experts(torch: Any, x: Any, scores: Any, up: Any, down: Any, chosen: int = 2) -> Any:
+    """Each expert for every token in batched products, weighted by gates."""
+    tokens = x.repeat(up.shape[0], 1).view(up.shape[0], *x.shape)
+    made = torch.bmm(torch.relu(torch.bmm(tokens, up)), down)
+    return (made * _gates(torch, scores, chosen).transpose(0, 1)[..., None]).sum(0)
+
+
+def _wide_experts(torch: Any, x: Any, scores: Any, up: Any) -> Any:
+    every = torch.einsum("nd,edf->nef", x, up)
+    least = scores.topk(2, -1).values[:, 1:]
+    return torch.einsum("nef,ne->nf", every, torch.where(scores >= least, scores, 0.0))
+
+
+def _one_by_one(torch: Any, x: Any, experts: Any, up: Any) -> Any:
+    out = torch.zeros_like(x)
+    for number in range(up.shape[0]):
+        out = out + (experts == number)[:, None] * (x @ up[number])
+    return out
+
+
+def _soft_experts(torch: Any, x: Any, scores: Any, up: Any) -> Any:
+    return torch.einsum("nef,ne->nf", torch.einsum("nd,edf->nef", x, up), scores.softmax(-1))
+
+
+def _layers_and_experts(torch: Any, x: Any, scores: Any, up: Any) -> Any:
+    """As many layers as there are experts, after which each token is weighted by the sum of its gates."""
+    for weights in up:
+        x = torch.relu(x @ weights)
+    return x * _gates(torch, scores, 2).sum(-1, keepdim=True)
+
+
 def _layers(torch: Any, x: Any, *weights: Any) -> Any:
     for weight in weights:
         x = torch.tanh(x @ weight)
@@ -194,6 +232,7 @@ def _filled_up(torch: Any, x: Any, w: Any) -> Any:
 QKV = (_of(16, 4096, 64),) * 3
 PADDED = _of(16, 256, 1024), _of(1024, 2048), _of(2048, 1024)
 ATTENDED = (_of(32, 512, 64),) * 3
+MIXTURE = _of(4096, 512), _of(4096, 8), _of(8, 512, 1024)
 PROGRAMS: Mapping[str, Program] = {
     # Two unrelated things whose sizes coincide.
     "one_hot_beside_product": Program(
@@ -266,6 +305,15 @@ PROGRAMS: Mapping[str, Program] = {
     "ensemble": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 8),
     "ensemble_of_few": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 7),
     "layers_in_a_row": Program(_layers, _of(512, 512), *[_of(512, 512)] * 8),
+    # Experts.
+    "all_experts": Program(_all_experts, *MIXTURE, _of(8, 1024, 512)),
+    "all_experts_trained": Program(_all_experts, *MIXTURE, _of(8, 1024, 512), backward=True),
+    "most_experts": Program(lambda t, *given: _all_experts(t, *given, chosen=6), *MIXTURE, _of(8, 1024, 512)),
+    "wide_experts": Program(_wide_experts, *MIXTURE),
+    "experts_one_by_one": Program(_one_by_one, _of(4096, 512), _ids(4096), _of(8, 512, 512)),
+    "experts_one_by_one_trained": Program(_one_by_one, _of(4096, 512), _ids(4096), _of(8, 512, 512), backward=True),
+    "soft_experts": Program(_soft_experts, *MIXTURE),
+    "layers_and_experts": Program(_layers_and_experts, _of(4096, 512), _of(4096, 8), _of(8, 512, 512)),
     # Inverses.
     "inverse_of_columns": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(64, 128, 128, number=FP32), _of(64, 128, 4, number=FP32)),
     "inverse_of_vector": Program(lambda t, a, b: t.linalg.inv(a) @ b, _of(512, 512, number=FP32), _of(512, number=FP32)),
@@ -463,9 +511,11 @@ def _fields(seen: Seen) -> dict[str, Any]:
     return {"call": named, **others, "location": "program.py:1"}
 
 
-def write() -> None:
+def write(names: Collection[str]) -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, program in PROGRAMS.items():
+        if names and name not in names:
+            continue
         calls, kept = record(program)
         lines = ",\n".join(json.dumps(_fields(call)) for call in calls)
         returned = json.dumps([(_text(tensor), position) for tensor, position in kept.tensors])
@@ -474,4 +524,4 @@ def write() -> None:
 
 
 if __name__ == "__main__":
-    write()
+    write(sys.argv[1:])

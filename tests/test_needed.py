@@ -768,27 +768,31 @@ def test_a_switch_that_sorts_its_tokens_is_not_dense() -> None:
 
 EXPERTS = """HloModule jit_f, is_scheduled=true
 
-%spread (x: bf16[4096,1024], group: s32[4096,8]) -> bf16[4096,8,1024] {
+%spread (x: bf16[4096,1024], first: s32[8], end: s32[8]) -> bf16[4096,8,1024] {
   %x = bf16[4096,1024]{1,0} parameter(0)
-  %group = s32[4096,8]{1,0} parameter(1)
+  %first = s32[8]{0} parameter(1)
+  %end = s32[8]{0} parameter(2)
   %wide = bf16[4096,8,1024]{2,1,0} broadcast(%x), dimensions={0,2}
-  %mine = s32[4096,8,1024]{2,1,0} broadcast(%group), dimensions={0,1}
-  %one = s32[] constant(1)
-  %ones = s32[4096,8,1024]{2,1,0} broadcast(%one), dimensions={}
-  %is = pred[4096,8,1024]{2,1,0} compare(%mine, %ones), direction=EQ
+  %row = s32[4096,8,1024]{2,1,0} iota(), iota_dimension=0
+  %from = s32[4096,8,1024]{2,1,0} broadcast(%first), dimensions={1}
+  %to = s32[4096,8,1024]{2,1,0} broadcast(%end), dimensions={1}
+  %after = pred[4096,8,1024]{2,1,0} compare(%from, %row), direction=LE
+  %before = pred[4096,8,1024]{2,1,0} compare(%row, %to), direction=LT
+  %is = pred[4096,8,1024]{2,1,0} and(%after, %before)
   %zero = bf16[] constant(0)
   %zeros = bf16[4096,8,1024]{2,1,0} broadcast(%zero), dimensions={}
   ROOT %kept = bf16[4096,8,1024]{2,1,0} select(%is, %wide, %zeros)
 }
 
-ENTRY %main (x: bf16[4096,1024], group: s32[4096,8], up: bf16[8,1024,2048]) -> bf16[4096,2048] {
+ENTRY %main (x: bf16[4096,1024], first: s32[8], end: s32[8], up: bf16[8,1024,2048]) -> bf16[4096,2048] {
   %x = bf16[4096,1024]{1,0} parameter(0)
-  %group = s32[4096,8]{1,0} parameter(1)
-  %up = bf16[8,1024,2048]{2,1,0} parameter(2)
-  %fusion.1 = bf16[4096,8,1024]{2,1,0} fusion(%x, %group), kind=kLoop, calls=%spread
+  %first = s32[8]{0} parameter(1)
+  %end = s32[8]{0} parameter(2)
+  %up = bf16[8,1024,2048]{2,1,0} parameter(3)
+  %fusion.1 = bf16[4096,8,1024]{2,1,0} fusion(%x, %first, %end), kind=kLoop, calls=%spread
   %rows = bf16[4096,8192]{1,0} bitcast(%fusion.1)
   %all = bf16[8192,2048]{1,0} bitcast(%up)
-  ROOT %dot = bf16[4096,2048] dot(%rows, %all), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/ragged_dot"}
+  ROOT %dot = bf16[4096,2048] dot(%rows, %all), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
 
@@ -943,7 +947,7 @@ THRESHOLD = """HloModule jit_f, is_scheduled=true
   ROOT %is = pred[] compare(%a, %b), direction=GT
 }
 
-ENTRY %main (scores: f32[4096,16], x: bf16[4096,1024], up: bf16[16,1024,2048]) -> (bf16[16,4096,2048], pred[4096,16]) {
+ENTRY %main (scores: f32[4096,16], x: bf16[4096,1024], up: bf16[16,1024,2048]) -> bf16[16,4096,2048] {
   %scores = f32[4096,16]{1,0} parameter(0)
   %x = bf16[4096,1024]{1,0} parameter(1)
   %up = bf16[16,1024,2048]{2,1,0} parameter(2)
@@ -952,8 +956,11 @@ ENTRY %main (scores: f32[4096,16], x: bf16[4096,1024], up: bf16[16,1024,2048]) -
   %line = f32[4096]{0} bitcast(%least)
   %wide = f32[4096,16]{1,0} broadcast(%line), dimensions={0}
   %gate = pred[4096,16]{1,0} compare(%scores, %wide), direction=GE
-  %dot = bf16[16,4096,2048]{2,1,0} dot(%up, %x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  ROOT %both = (bf16[16,4096,2048]{2,1,0}, pred[4096,16]{1,0}) tuple(%dot, %gate)
+  %dot = bf16[16,2048,4096]{2,1,0} dot(%up, %x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
+  %turned = bf16[16,4096,2048]{2,1,0} transpose(%dot), dimensions={0,2,1}
+  %ones = bf16[4096,16]{1,0} convert(%gate)
+  %factor = bf16[16,4096,2048]{2,1,0} broadcast(%ones), dimensions={1,0}
+  ROOT %gated = bf16[16,4096,2048]{2,1,0} multiply(%turned, %factor)
 }
 """
 

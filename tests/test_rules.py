@@ -31,7 +31,7 @@ APPENDED = ("missing-donation", "shifted")
 SCORES, MASKED, BUILT = ("stored-attention", ""), ("masked-attention", ""), ("masked-attention", "built")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
-TWICE, AGAIN = ("duplicated-work", ""), ("recomputation", "")
+TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -63,6 +63,11 @@ TOLD = {
     "few_rows_of_cast_weights": {FEW_ROWS: 2},  # and the cast
     "vector": {FEW_ROWS: 1},
     "ensemble": {ONE_BY_ONE: 8},
+    "all_experts": {EXPERTS: 2},
+    "all_experts_trained": {EXPERTS: 6, BATCH: 2},  # and the gradients of both operands of each; those of the tokens are added up
+    "wide_experts": {EXPERTS: 1},
+    "experts_one_by_one": {EXPERTS: 8, ONE_BY_ONE: 8},
+    "experts_one_by_one_trained": {EXPERTS: 24, ONE_BY_ONE: 24},
     "inverse_of_columns": {INVERSE: 1},
     "inverse_of_vector": {INVERSE: 1},
     "solved_for_identity": {INVERSE: 1},
@@ -81,7 +86,7 @@ TOLD = {
     "diagonal_used": {UNUSED: 1},
     "last_of_many_rows": {UNUSED: 1},
     "padded_tokens": {PADDED: 6},  # the padding, a norm, two products, an activation and attention
-    "padded_tokens_trained": {PADDED: 11, UNUSED: 1},  # gradients of weights, and of the others; of the padding none is needed
+    "padded_tokens_trained": {PADDED: 13, UNUSED: 1},  # gradients of weights, and of the others; of the padding none is needed
     "padded_by_joining": {PADDED: 2},
     "padded_by_writing": {PADDED: 1},
     "padded_columns": {PADDED: 2},
@@ -139,6 +144,12 @@ BY_SIZE = {
     "summed_and_returned": {ORDER: 2},
     "summed_beside_product": {ORDER: 2},
     "few_rows_trained": {FEW_ROWS: 1},  # those of the second product may be the gradient that was made before
+    # A trace without ids does not tell what a top-k or a comparison is for.
+    "all_experts": {},
+    "all_experts_trained": {BATCH: 2},
+    "wide_experts": {},
+    "experts_one_by_one": {},
+    "experts_one_by_one_trained": {},
     "ensemble": {},  # edges that are not sure do not tell that a product needs no other
     "solved_for_identity": {},  # nothing tells the size of the identity
     "inverse_returned": {INVERSE: 1},

@@ -54,6 +54,11 @@ ON_CPU = {
     "scores_masked": {("stored-attention", ""): 5, ("masked-attention", ""): 2},
     "scores_masked_trained": {("stored-attention", ""): 12, ("masked-attention", ""): 6},
     "patches_trained": {("repeated-operand", "patches"): 3},
+    # The tokens of all experts are a copy of expanded ones; their gradients are not added up, and of `where` the number format is unknown.
+    "all_experts": {("dense-experts", "8"): 2, ("repeated-operand", "stored"): 2},
+    "all_experts_trained": {("dense-experts", "8"): 6},
+    "wide_experts": {},
+    "most_experts": {("repeated-operand", "stored"): 2},
     # On a CPU a mean is a sum, a division in place and copies, and an inverse is written in place by routines of LAPACK.
     "summed_rows": {},
     "summed_rows_trained": {},
@@ -61,7 +66,7 @@ ON_CPU = {
     "inverse_of_vector": {},
     # Padding is a fill and a copy of the data into it; zeros take no tensor.
     "padded_tokens": {PADDED: 5},
-    "padded_tokens_trained": {PADDED: 11, UNUSED: 1},
+    "padded_tokens_trained": {PADDED: 12, UNUSED: 1},
     "padded_columns": {PADDED: 1},
     "padded_by_writing": {},
     "tiny_factors": {},  # in place, by a routine of LAPACK

@@ -168,25 +168,32 @@ def test_a_cache_that_is_turned_for_a_matmul_and_back(rows: int, kernels: int) -
 
 def test_rows_that_are_spread_over_experts_and_turned() -> None:
     program = """HloModule experts
-%spread (x: bf16[4096,1024], chosen: pred[16,4096,1024]) -> bf16[16,4096,1024] {
+%spread (x: bf16[4096,1024], first: s32[16], end: s32[16]) -> bf16[16,4096,1024] {
   %x = bf16[4096,1024]{1,0} parameter(0)
-  %chosen = pred[16,4096,1024]{2,1,0} parameter(1)
+  %first = s32[16]{0} parameter(1)
+  %end = s32[16]{0} parameter(2)
+  %row = s32[16,4096,1024]{2,1,0} iota(), iota_dimension=1
+  %from = s32[16,4096,1024]{2,1,0} broadcast(%first), dimensions={0}
+  %to = s32[16,4096,1024]{2,1,0} broadcast(%end), dimensions={0}
+  %after = pred[16,4096,1024]{2,1,0} compare(%from, %row), direction=LE
+  %before = pred[16,4096,1024]{2,1,0} compare(%row, %to), direction=LT
+  %chosen = pred[16,4096,1024]{2,1,0} and(%after, %before)
   %zero = bf16[] constant(0)
   %none = bf16[16,4096,1024]{2,1,0} broadcast(%zero), dimensions={}
   %each = bf16[16,4096,1024]{2,1,0} broadcast(%x), dimensions={1,2}
   ROOT %rows = bf16[16,4096,1024]{2,1,0} select(%chosen, %each, %none)
 }
 
-ENTRY %main (x: bf16[4096,1024], chosen: pred[16,4096,1024], w: bf16[16,1024,2048]) -> bf16[4096,2048] {
+ENTRY %main (x: bf16[4096,1024], first: s32[16], end: s32[16], w: bf16[16,1024,2048]) -> bf16[4096,2048] {
   %x = bf16[4096,1024]{1,0} parameter(0)
-  %chosen = pred[16,4096,1024]{2,1,0} parameter(1)
-  %w = bf16[16,1024,2048]{2,1,0} parameter(2)
-  %rows = bf16[16,4096,1024]{2,1,0} fusion(%x, %chosen), kind=kLoop, calls=%spread
+  %first = s32[16]{0} parameter(1)
+  %end = s32[16]{0} parameter(2)
+  %w = bf16[16,1024,2048]{2,1,0} parameter(3)
+  %rows = bf16[16,4096,1024]{2,1,0} fusion(%x, %first, %end), kind=kLoop, calls=%spread
   %turned = bf16[4096,16,1024]{2,1,0} transpose(%rows), dimensions={1,0,2}
   %left = bf16[4096,16384]{1,0} bitcast(%turned)
   %right = bf16[16384,2048]{1,0} bitcast(%w)
-  ROOT %made = bf16[4096,2048]{1,0} dot(%left, %right), lhs_contracting_dims={1}, rhs_contracting_dims={0},
-      metadata={op_name="jit(f)/ragged_dot_general"}
+  ROOT %made = bf16[4096,2048]{1,0} dot(%left, %right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
 }
 """
     told = {op.name: op.avoidable[0].kind for op in reviewed_program(parse(program), "gpu") if op.avoidable}

@@ -15,10 +15,10 @@ class Operator(StrEnum):
     CONVOLUTION = "convolution"  # it takes the source and the kernel
     ATTENTION = "attention"  # it takes queries, keys and values, then a mask if there is one; its parameter is the axis of tokens
     GATHER = "gather"  # slices of its first operand along an axis, at the positions in its second
-    SCATTER = "scatter"  # its first operand with one element, the same for all, written at the positions in its second along an axis
+    SCATTER = "scatter"  # its first operand with those of its third written at the positions in its second; without it, one element
     SCATTER_ADD = "scatter-add"  # its first operand with the rows of its third added at the positions in its second
     CONCATENATE = "concatenate"
-    EQUAL = "equal"
+    EQUAL = "equal"  # to each other, or to the number that is its parameter, if it takes one operand
     COMPARE = "compare"  # which of two elements is larger, or whether they differ
     SELECT = "select"  # by its first operand, elements of the second or the third
     ADD = "add"
@@ -49,7 +49,7 @@ class Operator(StrEnum):
     INVERSE = "inverse"  # of matrices
     RANDOM = "random"
     COLLECTIVE = "collective"  # with `Axes` it reduces over devices
-    FILL = "fill"  # one value everywhere; it takes no array
+    FILL = "fill"  # one value everywhere, which is its parameter; it takes no array
     CONSTANT = "constant"  # given numbers; it takes no array
     IDENTITY = "identity"  # a matrix with ones on its diagonal and zeros elsewhere; it takes no array
     IOTA = "iota"  # the numbers from 0; it takes no array

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ..graph import Graph
 from ..workload import Avoidable
+from .dense_experts.gated import dense_experts
 from .duplicated_work.equal_values import equal_values
 from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.shuffles import shuffles
@@ -52,6 +53,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     diagonal_products,
     running_sums,
     compared_bins,
+    dense_experts,
     costly_orders,
     inverses,
     summed_products,

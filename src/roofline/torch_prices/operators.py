@@ -29,6 +29,8 @@ _AFTER = {
     "aten::addmv": Operator.ADD,
 }
 CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
+_OF_SELECT = 3  # a predicate and two tensors
+_FILLED = {"zero": 0, "ones": 1}
 _SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
 _COMPILED_SOFTMAX = re.compile(r"triton_\w*(?<!log)_(?:safe_|masked_)?softmax(?!_backward)")
 _AXIS = {
@@ -45,15 +47,16 @@ _NAMES = {
     Operator.CONCATENATE: "cat",
     Operator.PAD: "constant_pad_nd slice_backward select_backward",
     Operator.EQUAL: "eq",
-    Operator.COMPARE: "lt le gt ge ne",
+    Operator.COMPARE: "ge gt le lt ne",
     Operator.SELECT: "where",
+    Operator.AND: "logical_and bitwise_and __and__",
     Operator.ADD: "add add_",
     Operator.SUBTRACT: "sub sub_",
     Operator.MULTIPLY: "mul mul_",
     Operator.DIVIDE: "div div_",
     Operator.NEGATE: "neg neg_",
     Operator.EXPONENTIAL: "exp exp_",
-    Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill_ zero_",
+    Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill fill_ zero_ scalar_tensor",
     Operator.IOTA: "arange",
     Operator.IDENTITY: "eye",
     Operator.INVERSE: "linalg_inv_ex",
@@ -88,7 +91,8 @@ _OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() fo
 class Meaning(Struct, frozen=True):
     """What a call computes: the operator, the places of the tensors that it takes among all of its tensors, and its parameters.
 
-    The result of a product with a bias is changed by the operator ``then``, in the same kernel.
+    The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
+    has that as its parameter.
     """
 
     operator: Operator
@@ -103,6 +107,11 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
         first = graph.array(reduced)
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params))
         graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase, function=""))
+        return
+    if means.operator == Operator.SELECT and len(takes) < _OF_SELECT:
+        number = graph.array(Array((), graph.arrays[takes[1]].dtype))
+        graph.append(Node(Operator.FILL, (), (number,), means.params, phase=node.phase, function=""))
+        graph.append(replace(node, operator=means.operator, takes=(*takes, number), gives=gives))
         return
     if means.then is None:
         graph.append(replace(node, operator=means.operator, takes=takes, gives=gives, params=means.params))
@@ -134,8 +143,12 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
     operator = _OPERATORS.get(name, Operator.ELEMENTWISE if category == ELEMENTWISE and name not in _OF_ROWS else Operator.OTHER)
+    if operator == Operator.ELEMENTWISE and name.endswith("_backward"):  # a gradient times a function of the others
+        operator = Operator.MULTIPLY
     source = 1 if name == "aten::copy_" else 0
-    if operator in (Operator.FILL, Operator.IOTA, Operator.IDENTITY):
+    if operator == Operator.FILL:
+        return Meaning(operator, (), _filling(name, args))
+    if operator in (Operator.IOTA, Operator.IDENTITY):
         return Meaning(operator, ())
     if len(tensors) <= (source if operator == Operator.COPY else 0):  # traces may leave arguments out
         return Meaning(Operator.OTHER, ())
@@ -143,13 +156,15 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
     if operator == Operator.DIVIDE and any(isinstance(arg, str) for arg in args):  # which rounds the quotients
         return Meaning(Operator.ELEMENTWISE, everything)
-    if operator == Operator.SELECT and len(tensors) != 3:  # a side of it is a number
-        return Meaning(Operator.ELEMENTWISE, everything)
     if operator == Operator.GATHER:
         return _gather(name, args, everything)
     if operator == Operator.SCATTER:
-        is_scalar = len(tensors) == 2
-        return Meaning(operator if is_scalar else Operator.OTHER, everything, _axis(name, args))
+        return Meaning(operator if len(tensors) > 1 else Operator.OTHER, everything, _axis(name, args))
+    if operator in (Operator.EQUAL, Operator.COMPARE) and len(tensors) == 1:
+        return Meaning(operator, everything, _number(args, 1))
+    if operator == Operator.SELECT and len(tensors) < _OF_SELECT:
+        are_first = len(tensors) == _OF_SELECT - 1 and all(isinstance(arg, Tensor) for arg in args[:2])
+        return Meaning(operator, everything, _number(args, 2)) if are_first else Meaning(Operator.ELEMENTWISE, everything)
     if name in _SOFTMAX:
         return Meaning(Operator.SOFTMAX, everything, _axis(name, args))
     if _COMPILED_SOFTMAX.match(name):  # fused with what surrounds it
@@ -192,6 +207,17 @@ def _axis(name: str, args: Sequence[Any]) -> int | None:
     place = _AXIS[name]
     axis = args[place] if place < len(args) else None
     return axis if isinstance(axis, int) else None
+
+
+def _number(args: Sequence[Any], place: int) -> float | None:
+    given = args[place] if place < len(args) else None
+    return given if isinstance(given, int | float) else None
+
+
+def _filling(name: str, args: Sequence[Any]) -> float | None:
+    """The value that an operator fills a tensor with."""
+    value = next((value for word, value in _FILLED.items() if word in name), None)
+    return value if value is not None else _number(args, 0 if name == "aten::scalar_tensor" else 1)
 
 
 def _product(tensors: Sequence[Tensor], place: int, then: Operator | None) -> Meaning:

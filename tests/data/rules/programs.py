@@ -43,6 +43,10 @@ def dense_experts(x, router, w1, w2):
     return jnp.einsum("end,ne->nd", jnp.einsum("enf,efd->end", hidden, w2), weights)
 
 
+def experts_one_by_one(x, chosen, w):
+    return sum(jnp.where((chosen == number)[:, None], jax.nn.relu(x @ w[number]), 0) for number in range(w.shape[0]))
+
+
 def fp32_products(x, w1, w2):
     return lax.dot(jax.nn.relu(lax.dot(x, w1, precision="highest")), w2, precision="highest")
 
@@ -153,6 +157,7 @@ PROGRAMS = {
     stored_attention: ("v5e", HEADS, HEADS, HEADS),
     scanned_attention: ("v5e", ((4, 2048, 1024), BF16), ((4, 3, 1024, 16, 64), BF16)),
     dense_experts: ("v5e", ((2048, 1024), BF16), ((1024, 16), BF16), ((16, 1024, 4096), BF16), ((16, 4096, 1024), BF16)),
+    experts_one_by_one: ("v5e", ((4096, 1024), BF16), ((4096,), INT32), ((8, 1024, 2048), BF16)),
     fp32_products: ("v5e", ((4096, 2048), FP32), ((2048, 8192), FP32), ((8192, 2048), FP32)),
     one_hot_dispatch: ("v5e", ((4096, 1024), BF16), ((1024, 8), BF16), ((8, 1024, 2816), BF16), ((8, 2816, 1024), BF16)),
     one_hot_gradient: ("v6e", ((8192,), INT32), ((32000, 1024), BF16), ((1024, 1024), BF16)),

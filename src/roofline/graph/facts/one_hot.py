@@ -76,6 +76,10 @@ def hot_axes(graph: Graph, array: int, depth: int = _MOST_DEPTH) -> Hot:
             return Hot(frozenset((rank - 1,)))
         case Operator.REDUCE:
             return _summed(graph, node, depth)
+        case Operator.SLICE:
+            return _in_rows(graph, node, hot_axes(graph, node.takes[0], depth - 1))
+        case Operator.COLLECTIVE if not isinstance(node.params, Axes):
+            return _in_rows(graph, node, hot_axes(graph, node.takes[0], depth - 1))
         case Operator.ADD | Operator.SUBTRACT:
             return NONE
         case operator if operator in _MASKING:
@@ -167,6 +171,12 @@ def _summed(graph: Graph, reduce: Node, depth: int) -> Hot:
         return NONE
     many = prod(graph.arrays[reduce.takes[0]].shape[axis] for axis in summed)
     return Hot(frozenset(axis - sum(before < axis for before in summed) for axis in hot.axes), hot.many * many)
+
+
+def _in_rows(graph: Graph, node: Node, hot: Hot) -> Hot:
+    """The hot axes of some of the rows, or of those of several devices; none if rows were cut or joined."""
+    before, after = (graph.arrays[array].shape for array in (node.takes[0], node.gives[0]))
+    return hot if len(before) == len(after) and all(before[axis] == after[axis] for axis in hot.axes) else NONE
 
 
 def _renamed(graph: Graph, node: Node, array: int, hot: Hot) -> Hot:

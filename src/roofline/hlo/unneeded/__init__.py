@@ -38,9 +38,7 @@ from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
 from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
-from .experts import dense_experts
 from .fingerprints import Fingerprints
-from .gated_experts import gated_experts
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
@@ -55,7 +53,6 @@ from .reordered import reordered_arrays
 from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
-from .selected import selected_products
 from .shortened import EqualLayers, shortened_kernels
 from .transforms import complex_transforms, odd_transforms
 from .values import Value, Values
@@ -67,9 +64,6 @@ __all__ = ["Review", "reviewed_program"]
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (
-    dense_experts,
-    gated_experts,
-    selected_products,
     reordered_arrays,
     wide_products,
     wide_arguments,

@@ -22,7 +22,6 @@ from ..executions import Execution
 from ..lower import graph_of
 from ..pricing import PricedOp, Prices
 from ..used_tensors import UsedTensors
-from .all_experts import all_experts
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
 from .dequantized_weights import dequantized_weights
@@ -44,7 +43,6 @@ from .zeroed_gradients import zeroed_gradients
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
 # Rules that look at operators and shapes alone, which functions that were not run have too.
 BY_SHAPE: Rules = (
-    all_experts,
     sorted_parts,
     passed_messages,
     dequantized_weights,

@@ -1,0 +1,1 @@
+"""Experts that are computed for every token."""
