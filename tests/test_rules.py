@@ -32,6 +32,7 @@ SCORES, MASKED, BUILT = ("stored-attention", ""), ("masked-attention", ""), ("ma
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
+FULL = ("wide-format", "full fp32")
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -68,9 +69,13 @@ TOLD = {
     "wide_experts": {EXPERTS: 1},
     "experts_one_by_one": {EXPERTS: 8, ONE_BY_ONE: 8},
     "experts_one_by_one_trained": {EXPERTS: 24, ONE_BY_ONE: 24},
-    "inverse_of_columns": {INVERSE: 1},
-    "inverse_of_vector": {INVERSE: 1},
-    "solved_for_identity": {INVERSE: 1},
+    "inverse_of_columns": {INVERSE: 1, FULL: 1},
+    "inverse_of_vector": {INVERSE: 1, FULL: 1},
+    "solved_for_identity": {INVERSE: 1, FULL: 1},
+    "inverse_of_matrix": {FULL: 1},
+    "inverse_returned": {FULL: 1},
+    "inverse_with_diagonal": {FULL: 1},
+    "solved_for_matrix": {FULL: 1},
     "merged_factors": {MERGED: 3},  # the gradient of the sum, and those of both factors
     "gathered": {(OPERAND, GATHERED): 1},
     "gathered_trained": {(OPERAND, GATHERED): 3},
@@ -151,9 +156,10 @@ BY_SIZE = {
     "experts_one_by_one": {},
     "experts_one_by_one_trained": {},
     "ensemble": {},  # edges that are not sure do not tell that a product needs no other
-    "solved_for_identity": {},  # nothing tells the size of the identity
-    "inverse_returned": {INVERSE: 1},
-    "inverse_with_diagonal": {INVERSE: 1},
+    "solved_for_identity": {FULL: 1},  # nothing tells the size of the identity
+    "inverse_returned": {INVERSE: 1, FULL: 1},
+    "inverse_with_diagonal": {INVERSE: 1, FULL: 1},
+    "few_rows_of_cast_weights": {FEW_ROWS: 2, ("wide-format", "arguments"): 1},  # it does not say that the rows are an argument too
     "computed_twice": {},  # nothing tells that both products have the same factors
     "computed_of_equal_views": {},
     "merged_factors_and_weights": {MERGED: 3},  # this trace has no accumulated gradients

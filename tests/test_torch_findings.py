@@ -12,7 +12,7 @@ from roofline.analysis.platform_kinds import kinds_for
 from roofline.analysis.what_if import what_if
 from roofline.machine import Machine
 from roofline.report import Finding, Report
-from torch_writer import BACKWARD, NODE, TorchTrace
+from torch_writer import BACKWARD, MAIN, NODE, TorchTrace
 
 WIDE = (8192, 8192)  # 128 MB in bf16: 28 µs to read
 LISTS = {
@@ -142,10 +142,12 @@ def test_weights_that_an_optimizer_updates_have_to_be_cast_again(tmp_path: Path)
     narrow, wide = "c10::BFloat16", "float"
 
     def layer(trace: TorchTrace, at: float) -> None:
+        trace.op(f"{NODE}ToCopyBackward0", at + 19, 10, thread=BACKWARD)
         for place, (shape, types) in enumerate(((weight, [narrow, wide]), (rows, [narrow, wide]), (weight, [wide, narrow]))):
+            thread = BACKWARD if place == 2 else MAIN  # the gradient
             args = {"Input Dims": [list(shape)] * 2, "Input type": types, "Input Strides": [[4096, 1]] * 2}
-            trace.add("cpu_op", "aten::copy_", at + 10 * place, 5, 100, 1, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
-            trace.run("copy", launched=at + 10 * place + 1, start=at + 100 * place, dur=100)
+            trace.add("cpu_op", "aten::copy_", at + 10 * place, 5, 100, thread, {"External id": 1, **args, "Concrete Inputs": ["", ""]})
+            trace.run("copy", launched=at + 10 * place + 1, start=at + 100 * place, dur=100, thread=thread)
             if place == 1:
                 trace.op("aten::mm", at + 10 * place + 6, 3, [rows, weight[::-1]], strides=[(4096, 1), (1, 4096)])
                 trace.run("gemm", launched=at + 10 * place + 7, start=at + 300, dur=100)

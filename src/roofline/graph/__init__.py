@@ -5,10 +5,13 @@ Each source lowers its programs to these types. Where a kernel runs several oper
 not ``sure``.
 """
 
+from .backend import CPU, GPU_BY_REQUEST, Backend
 from .graph import NO_KERNEL, Graph, Kernel, Node, Phase, Region
 from .operators import RENAMING, ROW_BY_ROW, SCALING, SPREADING, Array, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes, Windows
 
 __all__ = [
+    "CPU",
+    "GPU_BY_REQUEST",
     "NO_KERNEL",
     "RENAMING",
     "ROW_BY_ROW",
@@ -16,6 +19,7 @@ __all__ = [
     "SPREADING",
     "Array",
     "Axes",
+    "Backend",
     "Factor",
     "Graph",
     "Kernel",

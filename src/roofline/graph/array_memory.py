@@ -113,6 +113,9 @@ class ArrayMemory:
             function = _distances(pieces[-1:], wanted)  # beside the strides, all that tells which elements it has
             self._graph.append(Node(operator, (pieces[-1].number,), (wanted.number,), part, function=function))
             return wanted.number
+        if pieces and pieces[-1].includes(wanted) and _is_real_part(pieces[-1], wanted):
+            self._graph.append(Node(Operator.REAL, (pieces[-1].number,), (wanted.number,)))
+            return wanted.number
         written = any(piece.written for piece in pieces)
         if written:
             cut = _cut(pieces[0], pieces[1]) if len(pieces) == 2 and pieces[0].equals(wanted) else None
@@ -149,6 +152,14 @@ def _view(whole: Piece, part: Piece) -> Operator:
     if part.array.distinct < elements or elements > whole.array.elements:
         return Operator.BROADCAST
     return Operator.VIEW if elements == whole.array.elements and part.is_dense else Operator.SLICE
+
+
+def _is_real_part(whole: Piece, part: Piece) -> bool:
+    """Whether elements are the real parts of complex ones, the first of both numbers of each."""
+    complex_format, strides = whole.array.dtype, part.array.strides
+    if complex_format is None or not complex_format.is_complex or 2 * _bits(part.array) != complex_format.bits or strides is None:
+        return False
+    return (part.begin - whole.begin) % complex_format.bits == 0 and all(stride % 2 == 0 for stride in strides)
 
 
 def _cut(whole: Piece, part: Piece) -> Part | None:

@@ -15,6 +15,7 @@ from typing import TypeVar, cast
 from msgspec import Struct, field
 
 from ..cost import NOTHING, Cost
+from .backend import Backend
 from .operators import RENAMING, ROW_BY_ROW, SPREADING, Array, Axes, Operator, Params, Sizes
 
 NO_KERNEL = -1  # of a view, which runs nothing
@@ -93,6 +94,7 @@ class Graph(Struct, dict=True):
     arguments: list[int] = field(default_factory=list)
     donated: set[int] = field(default_factory=set)
     results: set[int] = field(default_factory=set)
+    backend: Backend = Backend()
 
     def array(self, array: Array) -> int:
         """The number of a new array."""
@@ -166,6 +168,12 @@ class Graph(Struct, dict=True):
                 inside.setdefault(node.kernel, []).append(node)
         return inside
 
+    def read(self, kernel: int) -> list[int]:
+        """The arrays that a kernel takes and others made, or that are arguments."""
+        inside = self.inside.get(kernel, ())
+        made = {array for node in inside for array in node.gives}
+        return [array for array in dict.fromkeys(array for node in inside for array in node.takes) if array not in made]
+
     def written(self, kernel: int) -> list[int]:
         """The arrays that a kernel makes for others, for the next iteration of a loop, or as results."""
         made = [array for node in self.inside.get(kernel, ()) for array in node.gives]
@@ -197,6 +205,10 @@ class Graph(Struct, dict=True):
         if find not in self._facts:
             self._facts[find] = find(self)
         return cast("_Fact", self._facts[find])
+
+    def only(self, kernel: int, operators: Collection[Operator]) -> bool:
+        """Whether a kernel runs these operators alone."""
+        return all(node.operator in operators for node in self.inside.get(kernel, ()))
 
     def cost(self, node: Node) -> Cost:
         """The cost of the kernel that runs a node."""

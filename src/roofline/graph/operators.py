@@ -14,6 +14,7 @@ class Operator(StrEnum):
     DOT = "dot"  # a matrix product, or a batch of them: it takes both factors; the first part of a product with a bias
     CONVOLUTION = "convolution"  # it takes the source and the kernel
     ATTENTION = "attention"  # it takes queries, keys and values, then a mask if there is one; its parameter is the axis of tokens
+    ATTENTION_GRADIENT = "attention-gradient"
     GATHER = "gather"  # slices of its first operand along an axis, at the positions in its second
     SCATTER = "scatter"  # its first operand with those of its third written at the positions in its second; without it, one element
     SCATTER_ADD = "scatter-add"  # its first operand with the rows of its third added at the positions in its second
@@ -43,8 +44,10 @@ class Operator(StrEnum):
     SCAN = "scan"  # a running reduction
     SORT = "sort"  # its operands along an axis, in the order of the first
     TOP_K = "top-k"
-    FOURIER = "fourier"
+    FOURIER = "fourier"  # along axes
+    REAL = "real"  # the real part of complex numbers
     FACTOR = "factor"  # a factorisation of matrices
+    DECOMPOSE = "decompose"  # another factorisation, or what is computed with it: by LU or QR, eigenvalues, singular values
     SOLVE = "solve"  # of linear systems: it takes the matrices, perhaps triangular, and the columns
     INVERSE = "inverse"  # of matrices
     RANDOM = "random"
@@ -113,7 +116,7 @@ class Sizes(Struct, frozen=True, gc=False):
 
 class Axes(Struct, frozen=True, gc=False):
     """Axes by number: of a transposition the operand's axis of each axis of the result, of a broadcast the result's axis of each axis of
-    the operand, of a reduction or a sort those that it works along. ``function`` is the operator that reduces.
+    the operand, of a reduction, sort or transform those that it works along. ``function`` is the operator that reduces.
     """
 
     axes: tuple[int, ...]

@@ -22,6 +22,7 @@ from .missing_donation.appended import appended_arrays
 from .missing_donation.copies import missing_donations
 from .missing_donation.rebuilt import rebuilt_arrays
 from .odd_sizes.large_windows import large_windows
+from .odd_sizes.lengths import slow_lengths
 from .odd_sizes.tiny import stencils, tiny_products, tiny_solves
 from .odd_sizes.unaligned import unaligned_sizes
 from .one_hot_product.bins import compared_bins
@@ -40,6 +41,11 @@ from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
 from .unused_results.parts import unused_gradients, unused_parts
 from .unused_results.sorts import sorted_parts, undone_sorts
+from .wide_format.doubles import doubles
+from .wide_format.products import wide_products
+from .wide_format.quantized import dequantized
+from .wide_format.transforms import complex_transforms
+from .wide_format.weights import cast_weights
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
 # Those for XLA programs too, which have no rule of their own for these faults any more.
@@ -86,6 +92,12 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stencils,
     tiny_solves,
     unaligned_sizes,
+    slow_lengths,
     padded_tiles,
+    wide_products,
+    cast_weights,
+    dequantized,
+    doubles,
+    complex_transforms,
 )
 RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..cost import NOTHING
-from ..graph import Array, Graph, Kernel, Node, Operator, Phase
+from ..graph import GPU_BY_REQUEST, Array, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..torch_prices import Priced, Tensor
 from ..torch_prices.operators import append, function_of, meaning, tensors_of
@@ -12,7 +12,7 @@ from .recorder import BACKWARD, Kept, Seen
 
 def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Graph:
     """The graph of calls and their prices; its kernels have their places."""
-    graph = Graph()
+    graph = Graph(backend=GPU_BY_REQUEST)
     memory = ArrayMemory(graph)
     for place, (seen, priced) in enumerate(zip(calls, prices, strict=True)):
         call = seen.call

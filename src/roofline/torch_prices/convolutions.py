@@ -150,6 +150,15 @@ def _axes(
     )
 
 
+def convolved(call: Call) -> Tensor | None:
+    """The result of a convolution, without its data; ``None`` if the recording does not tell its sizes."""
+    x, w = call.tensor(0), call.tensor(1)
+    try:
+        return Tensor(described(call, x, w, FORWARD[call.op.removeprefix("aten::")])[2], x.dtype) if x and w else None
+    except FormulaError:
+        return None
+
+
 @op(*(f"aten::{name}" for name in FORWARD))
 def forward(call: Call) -> Priced | None:
     x, w = call.need(0), call.need(1)

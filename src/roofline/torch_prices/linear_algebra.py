@@ -13,6 +13,8 @@ from .op_table import op
 from .products import broadcast
 from .traffic import format_name, traffic
 
+LINEAR_ALGEBRA = "linear algebra"
+
 
 class Operator(Struct, frozen=True, kw_only=True):
     """The routine of an operator, its results, and the places of its arguments.
@@ -73,7 +75,7 @@ def linear_algebra(call: Call) -> Priced | None:
     share = elements_read(operator.routine, sizes), max(1, sizes.m * sizes.n)
     read = (Tensor((a.distinct * share[0] // share[1],), a.dtype), right, *(call.tensor(place) for place in operator.others))
     written = call.outputs or [_result(word, sizes, number) for word in operator.results.split()]
-    return Priced(cost=work(operator.routine, sizes, number) + traffic(read, written), category="linear algebra", dtype=format_name(a))
+    return Priced(cost=work(operator.routine, sizes, number) + traffic(read, written), category=LINEAR_ALGEBRA, dtype=format_name(a))
 
 
 def _sizes(call: Call, operator: Operator, a: Tensor, right: Tensor | None) -> Sizes:

@@ -8,10 +8,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Padding, Params, Sizes, Windows
-from .attention import drops_out, token_axis
+from .attention import ATTENTION, drops_out, token_axis
 from .call import Call, Tensor
 from .convolutions import FORWARD as _CONVOLVED
 from .elementwise import ELEMENTWISE
+from .linear_algebra import LINEAR_ALGEBRA
+from .norms import NORM
 
 FIRST_FACTOR = {
     "aten::mm": 0,
@@ -84,6 +86,8 @@ _RANDOM = """
     _fused_dropout rrelu_with_noise rrelu_with_noise_ _sample_dirichlet _standard_gamma _cudnn_rnn _cudnn_init_dropout_state miopen_rnn
 """
 _RANDOM_NAMES = frozenset(f"aten::{name}" for name in _RANDOM.split())
+_BY_CATEGORY = {ELEMENTWISE: Operator.ELEMENTWISE, LINEAR_ALGEBRA: Operator.DECOMPOSE, NORM: Operator.NORM}
+_TRANSFORMS = ("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
 _REDUCTIONS = {f"aten::{name}": operator for operator, names in _REDUCED_BY.items() for name in names.split()}
 _OPERATORS = {f"aten::{name}": operator for operator, names in _NAMES.items() for name in names.split()}
 
@@ -136,13 +140,16 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     everything = tuple(range(len(tensors)))
     if (place := FIRST_FACTOR.get(name)) is not None:
         return _product(tensors, place, _AFTER.get(name))
-    if category == "attention" and len(tensors) > 2 and "backward" not in name:
-        return Meaning(Operator.ATTENTION, everything, token_axis(name))
+    if category == ATTENTION and len(tensors) > 2:
+        operator = Operator.ATTENTION_GRADIENT if "backward" in name else Operator.ATTENTION
+        return Meaning(operator, everything, token_axis(name))
     if name in CONVOLUTIONS and len(tensors) > 1 and len(tensors[1].shape) > 2:
         return _convolution(everything, tensors[1].shape)
+    if name in _TRANSFORMS and tensors:
+        return Meaning(Operator.FOURIER, (0,), _transformed_axes(args, len(tensors[0].shape)))
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
-    operator = _OPERATORS.get(name, Operator.ELEMENTWISE if category == ELEMENTWISE and name not in _OF_ROWS else Operator.OTHER)
+    operator = _OPERATORS.get(name, Operator.OTHER if name in _OF_ROWS else _BY_CATEGORY.get(category, Operator.OTHER))
     if operator == Operator.ELEMENTWISE and name.endswith("_backward"):  # a gradient times a function of the others
         operator = Operator.MULTIPLY
     source = 1 if name == "aten::copy_" else 0
@@ -201,6 +208,13 @@ def tensors_of(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     return [tensor for part in value for tensor in tensors_of(part)] if isinstance(value, (list, tuple)) else []
+
+
+def _transformed_axes(args: Sequence[Any], rank: int) -> Axes | None:
+    axes = args[1] if len(args) > 1 else None
+    if not isinstance(axes, tuple) or not all(isinstance(axis, int) and -rank <= axis < rank for axis in axes):
+        return None
+    return Axes(tuple(sorted(axis % rank for axis in axes)))
 
 
 def _axis(name: str, args: Sequence[Any]) -> int | None:
@@ -268,7 +282,7 @@ def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
 
 def _last_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
     """The axes that a norm is along."""
-    place = _SLICE_NORMS[name.removeprefix("aten::")]
+    place = _SLICE_NORMS.get(name.removeprefix("aten::"), len(args))
     sizes, rank = args[place] if place < len(args) else None, len(source.shape)
     return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None
 

@@ -25,6 +25,12 @@ def fft(call: Call) -> Priced | None:
     return streamed("fft", x, (x,), (_transformed(call, x, axes),), flops=1, elements=work)
 
 
+def transformed(call: Call) -> Tensor | None:
+    """The result of a transform; ``None`` if the recording does not tell its axes."""
+    x, axes = call.tensor(0), call.ints(1)
+    return _transformed(call, x, axes) if x and axes and all(-len(x.shape) <= axis < len(x.shape) for axis in axes) else None
+
+
 def _transformed(call: Call, x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """The result: of real numbers about half of the last axis in complex ones, or the other way round."""
     sizes, number, last = list(x.shape), x.dtype, axes[-1] if axes else 0

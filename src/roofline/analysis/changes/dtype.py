@@ -17,7 +17,6 @@ from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
 from ...hlo.lower.products import product_precision
 from ...hlo.price.contractions import unit_at
-from ...hlo.unneeded.fused_biases import bias_kernel
 from ...hlo.unneeded.kernels import Product as Found
 from ...hlo.unneeded.values import RENAMED, Value, Values
 from ...operation import BYTE_TRANSPOSE, Convolution, Product, Streamed, width
@@ -176,12 +175,10 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
 
 
 def _add_bias_kernel(state: State, op: Op) -> None:
-    """Add the kernel for a bias that XLA fuses into an fp32 product alone."""
-    found, _, _ = _product_of(state, op)
+    """Add the kernel for a bias that the compiler does not fuse into a product of 16 bits."""
+    _, number, position = _product_of(state, op)
     module = state.module_of(op)
-    if found is None or module is None or (review := state.review(module)).pricer.platform != "gpu":
-        return
-    cost = bias_kernel(review.values, found)
+    cost = state.review(module).bias_kernel(number, position) if module is not None else NOTHING
     if cost != NOTHING:
         state.add(op, cost, Streamed(kind="fusion"), "add")
 

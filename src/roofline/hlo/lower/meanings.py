@@ -32,9 +32,10 @@ _NAMES = {
     Operator.ABSOLUTE: "abs",
     Operator.ELEMENTWISE: """
         acos acosh asin asinh atan2 atanh cbrt ceil clamp complex cosine cosh count-leading-zeros erf floor imag is-finite log log-plus-one
-        logistic map not or popcnt power real round-nearest-afz round-nearest-even rsqrt shift-left shift-right-arithmetic
+        logistic map not or popcnt power round-nearest-afz round-nearest-even rsqrt shift-left shift-right-arithmetic
         shift-right-logical sign sine sinh tan tanh xor
     """,
+    Operator.REAL: "real",
     Operator.CAST: "convert bitcast-convert reduce-precision stochastic-convert",
     Operator.COPY: "copy copy-start",
     Operator.VIEW: "bitcast",
@@ -42,7 +43,6 @@ _NAMES = {
     Operator.UPDATE: "dynamic-update-slice",
     Operator.SCAN: "scan",
     Operator.TOP_K: "topk",
-    Operator.FOURIER: "fft",
     Operator.FACTOR: "cholesky",
     Operator.SOLVE: "triangular-solve",
     Operator.WINDOW: "reduce-window select-and-scatter",
@@ -57,6 +57,8 @@ _TOP_K = ("TopK", "__gpu$TopK", "xla.gpu.ext.raft_select_k", "__gpu$RaftSelectK"
 _CONVOLUTIONS, _WEIGHT_GRADIENT = "__cudnn$conv", "__cudnn$convBackwardFilter"
 _FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward")
 _FACTORISATIONS, _SOLVES = ("cusolver_potrf", "hipsolver_potrf"), ("cusolver_trsm", "hipblas_trsm", "__cublas$triangularSolve")
+_LINEAR_ALGEBRA = ("lapack_", "cusolver_", "hipsolver_", "cublas_", "hipblas_")
+_NORMS = "__cudnn$norm"
 _PLACED = frozenset(
     ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"]
 )  # say where an array is, and change nothing
@@ -127,8 +129,12 @@ def _call(site: Site) -> Meaning:
         return Meaning(Operator.FACTOR)
     if target.startswith(_SOLVES):
         return Meaning(Operator.SOLVE, None, 2)
-    if attention_of(site) is not None and "Backward" not in target:
-        return Meaning(Operator.ATTENTION)
+    if target.startswith(_LINEAR_ALGEBRA):
+        return Meaning(Operator.DECOMPOSE)
+    if target.startswith(_NORMS):
+        return Meaning(Operator.NORM)
+    if attention_of(site) is not None:
+        return Meaning(Operator.ATTENTION_GRADIENT if "Backward" in target else Operator.ATTENTION)
     if target.startswith(_SORTS):
         return Meaning(_order(site), len(site.operands[0].shape.dims) - 1 if site.operands else None)
     if target.startswith(_TOP_K):
@@ -153,6 +159,12 @@ def _windows(site: Site) -> Windows | None:
     sizes, strides = ([getattr(side, name) for side in instruction.window] for name in ("size", "stride"))
     channels = (kernel.dims[axes[0]], kernel.dims[axes[1]])
     return Windows(channels, tuple(sizes), tuple(strides), tuple(labels.output_spatial), target in _FORWARD)
+
+
+def _transform(site: Site) -> Meaning:
+    """A transform along the last axes, of one or two sides of which the lengths are given."""
+    rank = len(site.operands[0].shape.dims)
+    return Meaning(Operator.FOURIER, Axes(tuple(range(rank))[rank - len(site.instruction.integers("fft_length")) :]))
 
 
 def _compare(site: Site) -> Meaning:
@@ -265,6 +277,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
     "transpose": _transpose,
     "reduce": _reduce,
     **dict.fromkeys(("all-reduce", "all-reduce-start", "collective-reduce", "reduce-scatter"), _exchanged_sum),
+    "fft": _transform,
     "concatenate": _concatenate,
     "slice": _slice,
     "dynamic-slice": _dynamic_slice,

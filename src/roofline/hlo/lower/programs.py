@@ -21,6 +21,7 @@ from ..ir.scopes import direction
 from ..ir.shapes import Shape
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
+from .backends import backend
 from .meanings import SAME, TRANSFERS, Meaning, meaning
 
 Tree = int | tuple["Tree", ...]  # an array, or the parts of a tuple
@@ -53,7 +54,7 @@ def lowered(pricer: Pricer, times: Mapping[int, int] | None = None) -> Lowered:
 
 class _Lowering:
     def __init__(self, pricer: Pricer, times: Mapping[int, int]) -> None:
-        self.pricer, self.module, self.graph = pricer, pricer.module, Graph()
+        self.pricer, self.module, self.graph = pricer, pricer.module, Graph(backend=backend(pricer.platform))
         self.places: list[tuple[int, int]] = []
         self._times = times
         self._kernels: dict[tuple[int, int], int] = {}

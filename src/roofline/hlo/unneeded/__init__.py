@@ -12,8 +12,10 @@ from msgspec import Struct
 from ... import rules
 from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
-from ...graph import NO_KERNEL
+from ...graph import NO_KERNEL, Operator
+from ...graph.facts.biases import bias_kernel
 from ...operation import Operation
+from ...resource import HBM
 from ...rule_failures import RuleFailures, rule_name
 from ...rules.duplicated_work.equal_values import equal_values
 from ...rules.duplicated_work.loop_invariants import loop_invariants
@@ -28,6 +30,11 @@ from ...rules.tile_padding.padded_tiles import padded_tiles
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
 from ...rules.unused_results.parts import unused_gradients, unused_parts
+from ...rules.wide_format.doubles import doubles
+from ...rules.wide_format.products import wide_products
+from ...rules.wide_format.quantized import dequantized
+from ...rules.wide_format.transforms import complex_transforms
+from ...rules.wide_format.weights import cast_weights
 from ...workload import Array, Avoidable, Op, Workload
 from ..ir.layers import LayerRun
 from ..ir.module import HloModule, Instruction
@@ -43,7 +50,6 @@ from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
 from .loop_states import is_split
-from .number_formats import fp64_kernels, wide_products
 from .occasional import occasional_work
 from .operations import operation
 from .padded import room_for_groups
@@ -54,10 +60,7 @@ from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .shortened import EqualLayers, shortened_kernels
-from .transforms import complex_transforms, odd_transforms
 from .values import Value, Values
-from .wide_arguments import wide_arguments
-from .widened_weights import widened_weights
 
 __all__ = ["Review", "reviewed_program"]
 
@@ -65,25 +68,28 @@ Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (
     reordered_arrays,
-    wide_products,
-    wide_arguments,
-    widened_weights,
-    fp64_kernels,
-    complex_transforms,
     room_for_groups,
     occasional_work,
     pooled_windows,
     dense_gradients,
     layout_copies,
     carried_sums,
-    odd_transforms,
     repeated_rows,
     repeated_operands,
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     occasional_work: (unused_gradients, padded_arrays),
-    reordered_arrays: (recomputed, masked_scores, stored_scores),
+    reordered_arrays: (
+        recomputed,
+        masked_scores,
+        stored_scores,
+        wide_products,
+        cast_weights,
+        dequantized,
+        doubles,
+        complex_transforms,
+    ),
     # A copy that need not be made counts before its unused part.
     dense_gradients: (
         equal_values,
@@ -213,6 +219,23 @@ class Review:
     def is_split(self, computation: int, index: int) -> bool:
         """Whether an instruction is a product whose depth is split, so that its parts are summed afterwards."""
         return _is_split(self._of(computation), index)
+
+    def bias_kernel(self, computation: int, index: int) -> Cost:
+        """The cost of the kernel that would add the bias of a product in 16 bits, if the compiler fuses it into wider products alone."""
+        program = self._program
+        if program is None or not program.graph.backend.fuses_less_in("bf16"):
+            return NOTHING
+        inside = program.graph.inside.get(self._kernel_numbers.get((computation, index), NO_KERNEL), ())
+        products = [node for node in inside if node.operator == Operator.DOT]
+        return max((bias_kernel(program.graph, product) for product in products), key=lambda cost: cost.known(HBM), default=NOTHING)
+
+    @cached_property
+    def _program(self) -> Lowered | None:
+        return self._failures.attempt("graphs", _lowered, self.pricer, {})
+
+    @cached_property
+    def _kernel_numbers(self) -> dict[tuple[int, int], int]:
+        return {place: number for number, place in enumerate(self._program.places)} if self._program is not None else {}
 
     def chains(self, computation: int) -> list[Chain]:
         """The kernels of a computation that one kernel could replace."""

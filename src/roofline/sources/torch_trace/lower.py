@@ -14,11 +14,13 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...dtypes import dtype
-from ...graph import Array, Axes, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
+from ...graph import CPU, GPU_BY_REQUEST, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...torch_prices import Call, Tensor
+from ...torch_prices.convolutions import convolved
 from ...torch_prices.copies import windows_result
 from ...torch_prices.operators import Meaning, append, function_of, meaning, tensors_of
+from ...torch_prices.transforms import transformed
 from .columns import NONE
 from .executions import Execution
 from .pricing import PricedOp
@@ -29,6 +31,7 @@ from .used_tensors import Operand, Used, UsedTensors
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
 LEAST = 64  # columns of an array that rows are taken of: with fewer, other tensors may have the same shape
 FILLED = 4  # executions after one that fills an array in which a copy may write a part of it
+STACKED = 3  # axes that arrays have which are told from others by their shape
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
 _FP32 = dtype("fp32")
@@ -74,11 +77,15 @@ def _phases(recorded: Recorded) -> Iterator[Phase]:
             yield Phase.BACKWARD if context.backward else Phase.FORWARD
 
 
+def _backend(recorded: Recorded) -> Backend:
+    return CPU if recorded.on_host else GPU_BY_REQUEST
+
+
 class _Exact:
     """The graph of executions whose ops have ids of the tensors that they used. What others write is unknown."""
 
     def __init__(self, recorded: Recorded, tensors: UsedTensors) -> None:
-        self.graph = Graph()
+        self.graph = Graph(backend=_backend(recorded))
         self._recorded, self._tensors = recorded, tensors
         self._memory, self._end = ArrayMemory(self.graph), NONE
         self._executed = {execution.op for execution, _ in recorded.ordered}
@@ -154,7 +161,7 @@ def _gathered_axis(source: Array, result: Array) -> int | None:
 
 def _by_size(recorded: Recorded) -> Graph:
     """The graph of executions with edges matched by size."""
-    graph = Graph()
+    graph = Graph(backend=_backend(recorded))
     arrays, step = Arrays(graph), NONE
     operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
     gradients: dict[tuple[int, Shape], list[tuple[int, int]]] = {}  # by step and shape, the op that made each array of a backward pass
@@ -200,6 +207,7 @@ class Arrays:
         self._graph = graph
         self._made: dict[int, list[Made]] = {}
         self._filled: Made | None = None  # the last one of one value
+        self._stacks: dict[Shape, Made] = {}  # the last array that is a stack of others, by their shape
 
     def _source(self, tensor: Tensor, place: int) -> Made | None:
         """The last product of which an operand with gaps between its rows may be some of the rows, each as wide."""
@@ -232,7 +240,9 @@ class Arrays:
             for index, made in zip(alike, known[-len(alike) :], strict=False):
                 matches[index] = made
             for index in alike[len(known) :]:
-                matches[index] = self._gathered(taken[index], place) or self._source(taken[index], place)
+                matches[index] = (
+                    self._gathered(taken[index], place) or self._source(taken[index], place) or self._stack(taken[index], place)
+                )
         for index, tensor in enumerate(taken):
             if tensor.distinct < tensor.elements:
                 matches[index] = self._repeated(tensor, place)
@@ -261,6 +271,11 @@ class Arrays:
         self._made.setdefault(tensor.elements, []).append(made)
         return made
 
+    def _stack(self, tensor: Tensor, place: int) -> Made | None:
+        """The array of which an operand may be a part along the first axis, such as the keys of a cache that has the values too."""
+        stack = self._stacks.get(tensor.shape)
+        return stack if stack is not None and place - stack.place <= REACH and stack.array.dtype in (None, tensor.dtype) else None
+
     def named(self, tensor: Tensor, made: Made | None) -> int:
         """The number of an operand, which may have other axes than the array that it is."""
         if made is not None and made.array.shape == tensor.shape:
@@ -281,6 +296,8 @@ class Arrays:
         made = Made(self._graph.array(array), array, place, is_open=not array.elements)
         self._filled = made if is_filled else self._filled
         self._made.setdefault(array.elements, []).append(made)
+        if len(array.shape) > STACKED:
+            self._stacks[array.shape[1:]] = made
         return made.number
 
     def write_part(self, part: Tensor, given: int, place: int) -> None:
@@ -325,6 +342,10 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     if isinstance(means.params, Sizes):
         left, right = (tensors[index] for index in means.takes[:2])
         return Tensor((*left.shape[:-1], *right.shape[1:][-1:]), left.dtype)
+    if means.operator == Operator.FOURIER:
+        return transformed(Call(priced.name, args=priced.args))
+    if means.operator == Operator.CONVOLUTION:
+        return convolved(Call(priced.name, args=priced.args))
     if means.operator == Operator.CAST and means.takes == (0,):
         return Tensor(first.shape, Call(priced.name, args=priced.args).format(1))
     if means.operator == Operator.REDUCE:

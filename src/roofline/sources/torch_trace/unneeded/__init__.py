@@ -4,12 +4,11 @@ Each rule is a module here. Those in `RULES` search the executions of the first 
 from one op alone. `second_passes` runs before them, as passes that run again get other contexts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 
 from .... import rules
-from ....resource import matrix
 from ....rule_failures import RuleFailures
 from ....rules.kernel_names import with_kernel_name
 from ....rules.stored_attention.written import KIND as STORED
@@ -24,7 +23,6 @@ from ..pricing import PricedOp, Prices
 from ..used_tensors import UsedTensors
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
-from .dequantized_weights import dequantized_weights
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
 from .norm_copies import REASON as FOR_NORMS
@@ -37,7 +35,6 @@ from .sorted_parts import sorted_parts
 from .train_mode import unused_statistics
 from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
-from .weight_casts import are_updated, operand_casts, weight_cast, weight_shapes
 from .zeroed_gradients import zeroed_gradients
 
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
@@ -45,14 +42,12 @@ Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]],
 BY_SHAPE: Rules = (
     sorted_parts,
     passed_messages,
-    dequantized_weights,
     reordered_caches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
 BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
-TF32, FP32 = matrix("tf32"), matrix("fp32")
 
 
 class Patterns:
@@ -78,11 +73,6 @@ class Patterns:
         self._converted = (
             attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
         )
-        ops = [prices.ops[number] for number in priced]
-        self._allow_tf32 = {one.priced.category for one in ops if one.priced.cost and one.priced.cost.known(TF32)}
-        self._weights = attempt("weights", weight_shapes, ops) or frozenset()
-        self._operands = attempt("weight casts", operand_casts, in_order, self._weights) or set()
-        self._updated = attempt("weight casts", are_updated, ops, self._weights) or False
         self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # by op and context, then by kind
         recorded = Recorded(
             ordered=in_order,
@@ -91,6 +81,7 @@ class Patterns:
             sequence=lambda one: contexts.sequence(one.op),
             differentiated=contexts.differentiated,
             checkpoints=[line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN)],
+            on_host=any(prices.names[prices.kernel(one.events[0])[0]] == op.name for one, op in in_order[:1] if len(one.events)),
         )
         graph = attempt("graphs", graph_of, recorded, tensors)
         for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
@@ -119,7 +110,6 @@ class Patterns:
         return (
             *in_place.values(),
             *(attempt("single ops", self._by_itself, priced, context) or ()),
-            *(attempt("weight casts", partial(weight_cast, updated=self._updated), priced, self._weights, self._operands) or ()),
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
             *(() if STORED in in_place else attempt("unfused ops", self._unfused, priced, context) or ()),
         )
@@ -128,16 +118,7 @@ class Patterns:
         """The avoidable work of an op that shows in its kind and shapes."""
         if id(priced) in self._for_norms:
             return (FOR_NORMS,)
-        return () if _is_forced(priced, context) else tuple(self._alone(priced))
-
-    def _alone(self, priced: PricedOp) -> Iterator[Avoidable]:
-        """The avoidable work that is seen from one op alone. If some products run in tf32, tf32 is enabled, and those in fp32 cannot use it
-        (linear algebra).
-        """
-        allowed = priced.priced.category in self._allow_tf32 and priced.priced.cost is not None and priced.priced.cost.known(FP32)
-        for found in avoidable(Call(priced.name, args=priced.args), priced.priced):
-            if not (allowed and found.kind == "wide-format"):
-                yield found
+        return () if _is_forced(priced, context) else avoidable(Call(priced.name, args=priced.args), priced.priced)
 
     def _unfused(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         spared = None if _is_forced(priced, context) else self._spared.get(id(priced))

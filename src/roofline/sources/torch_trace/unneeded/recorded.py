@@ -18,7 +18,8 @@ class Recorded(Struct, kw_only=True):
 
     ``accumulated`` has step, op and shape of each accumulated gradient; with ``has_shards`` these may not be the shapes of the weights.
     ``sequence`` gives the sequence number of an execution's op, which its gradient shares, or `NONE`; ``differentiated`` has the numbers
-    of the ops whose gradient was computed. ``checkpoints`` are the user's lines that call torch.utils.checkpoint.
+    of the ops whose gradient was computed. ``checkpoints`` are the user's lines that call torch.utils.checkpoint. ``on_host`` is whether a
+    CPU ran them.
     """
 
     ordered: Sequence[PricedExecution]
@@ -27,6 +28,7 @@ class Recorded(Struct, kw_only=True):
     sequence: Callable[[Execution], int]
     differentiated: Collection[int]
     checkpoints: Sequence[str] = ()
+    on_host: bool = False
 
 
 def tensors_of(priced: PricedOp) -> list[Tensor]:
