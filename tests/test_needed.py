@@ -183,6 +183,49 @@ def test_scores_of_grouped_heads_are_found_in_every_shape_that_they_are_stored_i
     assert all(op in stored for op in large)
 
 
+def test_scores_of_queries_in_chunks_are_stored_too() -> None:
+    def chunked(q: Any, k: Any, v: Any) -> Any:
+        return jax.lax.map(lambda part: attention(part, k, v, causal=False), q)
+
+    keys = of_shape(4, 16, 2048, 128)
+    stored = reasons(ops_of(chunked, of_shape(4, 4, 16, 512, 128), keys, keys))["stored-attention"]
+    assert [op.count for op in stored if op.category == "matmul"] == [4, 4]
+
+
+def test_a_causal_mask_over_more_keys_than_queries_removes_less_than_half() -> None:
+    def continued(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32")
+        seen = jnp.arange(512)[:, None] + 3584 >= jnp.arange(4096)
+        return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(jnp.where(seen, scores, -1e9), -1).astype(q.dtype), v)
+
+    keys = of_shape(4, 16, 4096, 64)
+    for op in reasons(ops_of(continued, of_shape(4, 16, 512, 64), keys, keys))["masked-attention"]:
+        (instead,) = [one.instead for one in op.avoidable if one.kind == "masked-attention"]
+        assert instead["matrix/bf16"] == op.cost["matrix/bf16"] * 15 / 16, "the last of 512 queries sees all of 4096 keys, the first 3585"
+
+
+@pytest.mark.parametrize("returned", [True, False])
+def test_scores_that_the_program_returns_have_to_be_stored(returned: bool) -> None:
+    def attended(q: Any, k: Any, v: Any) -> Any:
+        weights = jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32"), -1).astype(q.dtype)
+        mixed = jnp.einsum("bhqk,bhkd->bhqd", weights, v)
+        return (mixed, weights) if returned else mixed
+
+    shape = of_shape(4, 16, 2048, 64)
+    assert ("stored-attention" in reasons(ops_of(attended, shape, shape, shape))) == (not returned)
+
+
+def test_layers_with_a_norm_between_their_products_are_no_attention() -> None:
+    def experts(x: Any, up: Any, down: Any) -> Any:
+        hidden = jnp.einsum("end,edf->enf", x, up).astype("float32")
+        hidden = hidden / (1 + jnp.exp(-hidden))
+        hidden = hidden / jnp.sqrt((hidden**2).mean(-1, keepdims=True) + 1e-6)
+        return jnp.einsum("enf,efd->end", hidden.astype(x.dtype), down)
+
+    ops = ops_of(experts, of_shape(8, 4096, 64), of_shape(8, 64, 256), of_shape(8, 256, 64))
+    assert "stored-attention" not in reasons(ops)
+
+
 def test_decoding_one_token_stores_no_large_scores() -> None:
     q, cache = of_shape(16, 32, 1, 128), of_shape(16, 32, 4096, 128)
     assert "stored-attention" not in reasons(ops_of(lambda q, k, v: attention(q, k, v, causal=False), q, cache, cache))

@@ -30,7 +30,7 @@ def causal_masks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         builders = _builders(graph, mask)
         group = ""
         if builders:
-            group = BIAS if graph.distinct(mask) > _pairs(graph.arrays[mask]) else BUILT
+            group = BIAS if _differs_by_head(graph, mask) else BUILT
         for kernel in builders:
             yield kernel, Avoidable(kind=KIND, instead=NOTHING, group=group)
         for node in (attention, *graph.gradients(attention)):
@@ -74,8 +74,11 @@ def _is_for_masks(graph: Graph, array: int, masks: set[int]) -> bool:
     return all(user.operator == Operator.ATTENTION or user.phase == Phase.BACKWARD or not masks.isdisjoint(user.gives) for user in users)
 
 
-def _pairs(mask: Array) -> int:
-    return mask.shape[-2] * mask.shape[-1]
+def _differs_by_head(graph: Graph, mask: int) -> bool:
+    """Whether a mask, whose heads come before queries and keys, has another matrix for each head."""
+    heads = len(graph.arrays[mask].shape) - 3
+    axis = graph.source_axis(mask, heads, SPREADING) if heads >= 0 else None
+    return axis is not None and graph.arrays[graph.origin(mask, SPREADING)].shape[axis] > 1
 
 
 def _without(cost: Cost, mask: Array) -> Cost:
