@@ -155,6 +155,32 @@ def test_cycles_are_trusted_beyond_the_sustained_rate_for_large_products_on_v2_t
     assert expected.high_s == pytest.approx(2 * peak_s)
 
 
+def test_an_estimate_below_the_minimum_says_nothing_and_the_evidence_says_so() -> None:
+    # A copy within VMEM of 256 registers of 4 KiB: v5e stores one a cycle, the compiler's 100 cycles are for any size. Its bundles: 540.
+    machine = load("v5e")
+    stores = Cost.of({"vmem.write": 256 * 4096})
+    expected = predict(None, stores, machine, calibration_for(machine), compiled=Compiled(cycles=100.0))
+    assert expected is not None
+    assert expected.floor_s == expected.low_s == pytest.approx(256 / 1.5e9)
+    assert expected.time_s == pytest.approx(256 / 1.5e9 / 0.4)
+    assert expected.floor_s < 540 / 1.5e9 < expected.high_s == pytest.approx(1.4 * expected.time_s)
+    assert "vmem.write at its sustained rate, which the compiler's own estimate (66.67 ns) leaves out" in expected.evidence
+
+
+def test_units_of_a_core_sustain_a_share_of_their_peak_and_vmem_beside_a_product_all_of_it() -> None:
+    machine = load("v5e")
+    calibration = calibration_for(machine)
+    flops = 2 * 4096 * 4096 * 64
+    alone, beside = (
+        predict(None, Cost.of({"vmem.write": 1e9, **products}), machine, calibration, compiled=Compiled(cycles=1e9))
+        for products in ({}, {"matrix/bf16": flops})
+    )
+    assert alone is not None
+    assert beside is not None
+    assert alone.time_s == pytest.approx(1e9 / machine.rate("vmem.write") / 0.4)
+    assert beside.time_s == pytest.approx(1e9 / machine.rate("vmem.write"))
+
+
 def test_a_fusion_that_writes_over_an_operand_is_in_place() -> None:
     config = PREFETCHED.replace('"estimated_cycles":"1083068"}', '"estimated_cycles":"1083068"},"aliasing_operands":{"lists":[LIST]}')
     for lists, in_place in (("", False), ('{"indices":["0","1"]}', True)):

@@ -30,7 +30,7 @@ _NEEDED = {
     "pointwise": ("floor", "memory"),
     "row-wise": ("floor", "memory", "rows", "start", "column", "p"),
     "collectives": ("floor", "hop", "link", "hump", "middle"),
-    "compiled": ("floor", "window", "compute", "memory", "beside"),
+    "compiled": ("floor", "window", "compute", "memory", "beside", "core"),
 }
 TPU = "TPU"  # the architecture of chips whose core runs one op at a time: their families have fewer values
 _NEEDED_ON_TPU = {
@@ -40,7 +40,7 @@ _NEEDED_ON_TPU = {
 }
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
 _SECONDS = ("floor", "exposed", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
-_SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside")
+_SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside", "core")
 _BYTES = ("window",)
 _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions", "elements")
 

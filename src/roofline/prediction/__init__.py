@@ -100,7 +100,8 @@ def _of_compiled(
     made, (low_s, high_s) = compiled_time(placed, placed.cost, compiled, machine, family, calibration)
     cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units at sustained rates"
     if compiled.cycles and made.terms["cycles"] < placed.floor_s:
-        cycles = f"the limit of {placed.unit}, which the compiler's own estimate ({show(made.terms['cycles'], 's')}) leaves out"
+        stated = show(made.terms["cycles"], "s")
+        cycles = f"the limit of {placed.unit} at its sustained rate, which the compiler's own estimate ({stated}) leaves out"
     return Prediction(
         time_s=max(made.seconds, placed.floor_s) * count,
         low_s=max(low_s, placed.floor_s) * count,

@@ -2,14 +2,15 @@
 
 matrix unit   sum of FLOP / share of the unit that the sizes fill / (share of the peak that products sustain)
 main memory   bytes / sustained bandwidth: lower where the op computes a product at the same time
-limit         the longest of these and of the vector unit, VMEM and transposes, plus the first load and the last store of a product,
-              as much as a window in VMEM holds, plus the latency of a copy from main memory
+core          vector unit, functions, transposes, and VMEM but beside a product: their time at the peak / the share that a core sustains
+limit         the longest of these, plus the first load and the last store of a product, as much as a window in VMEM holds, plus the
+              latency of a copy from main memory
 time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate; just the cycles for large
-              products on v2 to v5p that the matrix unit bounds
+              products on v2 to v5p that the matrix unit bounds; the limit where the cycles are below the minimum
 
 The cycles are right to a few per cent for large products on v2 to v5p and for plain streams; for attention scores, narrow convolutions,
-pads, fills and sums in place they are 1.3 to 6 times too long, so that the limit is nearer. The interval is from the longest unit to the
-cycles.
+pads, fills and sums in place they are 1.3 to 6 times too long, so that the limit is nearer. Copies and fills within VMEM have 100 cycles
+or less whatever their size, which is below the stores that they need. The interval is from the longest unit to the cycles.
 """
 
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from .terms import Estimate
 
 NAME = "compiled"  # of the family in calibrations
 MATRIX = "matrix"
+VMEM = ("vmem.read", "vmem.write")
 _SIDE = 128  # of the matrix units of v2 to v5p, for whose products the cycles are right
 _LARGE = 4 * _SIDE  # each side of a large product; one of attention has the size of a head, 64 to 256
 _OTHERWISE = (1.0, 1.4)  # interval around an op without cycles: between its limits at peak rates, and this times its time
@@ -42,10 +44,11 @@ def compiled_time(
         start = min(peak[HBM.name], family.values["window"] / machine.rate(HBM)) if filled else 0.0
         limit += family.values["floor"] + start
     cycles_s = compiled.cycles / calibration.clock_hz if compiled.cycles and calibration.clock_hz else None
-    if cycles_s is None:
-        return Estimate(limit, terms), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
+    stated = terms if cycles_s is None else {**terms, "cycles": cycles_s}
+    if cycles_s is None or cycles_s < placed.floor_s:
+        return Estimate(limit, stated), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
     seconds = max(cycles_s if _has_right_cycles(compiled, machine, filled, longest) else min(cycles_s, limit), placed.floor_s)
-    return Estimate(seconds, {**terms, "cycles": cycles_s}), (min(longest, seconds), max(cycles_s, seconds))
+    return Estimate(seconds, stated), (min(longest, seconds), max(cycles_s, seconds))
 
 
 def _has_right_cycles(compiled: Compiled, machine: Machine, filled: float, longest: float) -> bool:
@@ -84,7 +87,8 @@ def _sustained(peak: Mapping[str, float], filled: float, family: Family) -> dict
     """The seconds of each unit at the rate that it sustains."""
     values = family.values
     memory = values["beside"] if filled else values["memory"]
-    terms = {unit: seconds for unit, seconds in peak.items() if unit not in (MATRIX, HBM.name)}
+    beside = VMEM if filled else ()  # loads and stores that products stream
+    terms = {unit: seconds / (1 if unit in beside else values["core"]) for unit, seconds in peak.items() if unit not in (MATRIX, HBM.name)}
     if filled:
         terms[MATRIX] = filled / values["compute"]
     if HBM.name in peak:
