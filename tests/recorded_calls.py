@@ -446,6 +446,13 @@ PROGRAMS: Mapping[str, Program] = {
         _of(4096, 9, 1),
     ),
     "repeated_mask": Program(_masked, *[_of(8, 16, 1024, 64)] * 3, _of(8, 1024)),
+    # Matmuls that are written out.
+    "written_out": Program(lambda t, q, k: (q[:, :, None] * k[:, None]).sum(-1), _of(16, 32, 128), _of(16, 4096, 128)),
+    "written_out_and_returned": Program(lambda t, x, w: ((p := x[:, :, None] * w).sum(1), p), _of(512, 1024), _of(1024, 1024)),
+    "distances": Program(lambda t, x, y: ((x[:, None] - y) ** 2).sum(-1), _of(4096, 512), _of(2048, 512)),
+    "absolute_distances": Program(lambda t, x, y: (x[:, None] - y).abs().sum(-1), _of(4096, 512), _of(2048, 512)),
+    "weighted_sums": Program(lambda t, x, w: (x * w).sum(-1), _of(8192, 4096), _of(4096)),
+    "sums_of_two": Program(lambda t, x, w: (x[:, :, None] * w[:, None]).sum(0), _of(2, 64), _of(2, 524288)),
     # Equal operators on equal arrays.
     "computed_twice": Program(lambda t, x, w: (t.tanh(x @ w).sum(), t.tanh(x @ w) * 2), _of(4096, 1024), _of(1024, 2048)),
     "computed_of_equal_views": Program(lambda t, x, w: (x[1024:] @ w.t(), (x[1024:] @ w.t()).exp()), _of(4096, 1024), _of(2048, 1024)),

@@ -30,6 +30,7 @@ STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 APPENDED = ("missing-donation", "shifted")
 SCORES, MASKED, BUILT = ("stored-attention", ""), ("masked-attention", ""), ("masked-attention", "built")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
+WRITTEN, PAIRS = (OPERAND, ""), (OPERAND, "pairs")
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
 FULL = ("wide-format", "full fp32")
@@ -110,6 +111,8 @@ TOLD = {
     "gathered_pages": {("layout-copies", "blocks"): 1},
     "gathered_blocks_once": {("layout-copies", "blocks"): 1},
     "patches": {(OPERAND, PATCHES): 2},
+    "written_out": {WRITTEN: 2},  # the products and the sum
+    "distances": {PAIRS: 3},
     "computed_twice": {TWICE: 2},
     "computed_of_equal_views": {TWICE: 1},
     "checkpointed": {AGAIN: 2},
@@ -160,6 +163,8 @@ BY_SIZE = {
     "inverse_returned": {INVERSE: 1, FULL: 1},
     "inverse_with_diagonal": {INVERSE: 1, FULL: 1},
     "few_rows_of_cast_weights": {FEW_ROWS: 2, ("wide-format", "arguments"): 1},  # it does not say that the rows are an argument too
+    "written_out": {},  # sizes tell what was multiplied, not by what
+    "distances": {},
     "computed_twice": {},  # nothing tells that both products have the same factors
     "computed_of_equal_views": {},
     "merged_factors_and_weights": {MERGED: 3},  # this trace has no accumulated gradients

@@ -35,6 +35,7 @@ from .product_order.summed import summed_products
 from .recomputation.recomputed import recomputed
 from .repeated_operand.gathered_rows import gathered_rows
 from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
+from .repeated_operand.written_out import written_products
 from .stored_attention.written import stored_scores
 from .tile_padding.padded_tiles import padded_tiles
 from .unused_results.diagonals import diagonals_of_products
@@ -69,6 +70,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stored_repeats,
     folded_patches,
     stored_masks,
+    written_products,
     recomputed,
     unused_gradients,
     padded_arrays,

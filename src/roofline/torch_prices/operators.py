@@ -33,6 +33,7 @@ _AFTER = {
 CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
+_POWERS = frozenset(("aten::pow", "aten::pow_"))
 _SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
 _COMPILED_SOFTMAX = re.compile(r"triton_\w*(?<!log)_(?:safe_|masked_)?softmax(?!_backward)")
 _AXIS = {
@@ -163,6 +164,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
     if operator == Operator.DIVIDE and any(isinstance(arg, str) for arg in args):  # which rounds the quotients
         return Meaning(Operator.ELEMENTWISE, everything)
+    if name in _POWERS and args[1:] == (2,):
+        return Meaning(Operator.MULTIPLY, (0, 0))
     if operator == Operator.GATHER:
         return _gather(name, args, everything)
     if operator == Operator.SCATTER:

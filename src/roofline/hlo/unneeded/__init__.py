@@ -56,7 +56,6 @@ from .padded import room_for_groups
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
 from .reordered import reordered_arrays
-from .repeated import repeated_operands
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .shortened import EqualLayers, shortened_kernels
@@ -75,7 +74,6 @@ RULES: tuple[Rule, ...] = (
     layout_copies,
     carried_sums,
     repeated_rows,
-    repeated_operands,
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
@@ -100,7 +98,7 @@ _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
         stacked_activations,
         loop_invariants,
     ),
-    repeated_operands: (padded_tiles,),
+    repeated_rows: (padded_tiles,),
 }
 
 

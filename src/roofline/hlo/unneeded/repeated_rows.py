@@ -11,11 +11,11 @@ from math import prod
 
 from ...cost import NOTHING, Cost, less_traffic
 from ...rules.duplicated_work.equal_values import CLASS
+from ...rules.repeated_operand.stored import KIND
 from ...workload import Avoidable
 from ..price.elementwise import ELEMENTWISE
 from .kernels import Kernels, Product, product
 from .padded_axes import Key, PaddedAxis, Shares, free_axes, kept, reshaped, share_of
-from .repeated import KIND
 from .values import LAYOUT, RENAMED, SPREAD, Value
 
 GROUP = "rows"
