@@ -130,3 +130,23 @@ def test_cholesky_and_lu_count_what_the_loops_do(n: int) -> None:
     eliminations = sum((n - 1 - j) + 2 * (n - 1 - j) ** 2 for j in range(n))
     # The note counts one reciprocal a column besides.
     assert counts.lu(n, n).flops() == eliminations + n
+
+
+@pytest.mark.parametrize(
+    ("target", "block", "flops"),
+    [
+        ("Cholesky", "f32[128,128]", counts.cholesky(128)),
+        ("LuRealDecompositionBlock", "f32[512,128]", counts.lu(512, 128)),
+        ("QrDecompositionBlock", "f32[512,128]", counts.qr(512, 128)),
+        ("CompactWyHelper", "f32[128,128]", counts.invert_triangle(128)),
+        ("InvertDiagBlocksLowerTriangular", "f32[1,128,128]", counts.invert_triangle(128)),
+    ],
+)
+def test_the_tpu_compiler_factors_blocks_of_a_matrix_on_the_vector_unit(target: str, block: str, flops: counts.Count) -> None:
+    assert price(block, block, target, platform="tpu").cost["vector/fp32"] == flops.flops()
+
+
+def test_the_inverse_of_a_triangle_is_a_third_of_a_product() -> None:
+    # Column j of n needs a triangular solve of order n - j, (n - j)², which sum up to n(n + 1)(2n + 1)/6; the diagonal is inverted once.
+    assert counts.invert_triangle(1).flops() == 1
+    assert counts.invert_triangle(1000).flops() == pytest.approx(1000**3 / 3, rel=0.01)

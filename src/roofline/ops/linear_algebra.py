@@ -65,6 +65,11 @@ def invert_symmetric(n: int) -> Count:
     return _sixths(2 * n**3 + 6 * n**2 + 4 * n, 2 * n**3 - 3 * n**2 + n)
 
 
+def invert_triangle(n: int) -> Count:
+    """The inverse of a triangle of order n (trtri): about n³/3."""
+    return _sixths(n**3 + 3 * n**2 + 2 * n, n**3 - 3 * n**2 + 2 * n)
+
+
 def lu(m: int, n: int) -> Count:
     """P·A = L·U of m x n (getrf): about 2n³/3 for a square one."""
     m, n = max(m, n), min(m, n)
@@ -223,6 +228,7 @@ ROUTINES: dict[str, Routine] = {
     **dict.fromkeys(("ormqr", "unmqr"), Routine(apply_reflections, "m columns reflections", "reflections")),
     **dict.fromkeys(("sytrd", "hetrd"), Routine(tridiagonalise, "n", "triangle")),
     "gehrd": Routine(hessenberg, "n"),
+    "trtri": Routine(invert_triangle, "n", "triangle"),
     "trsm": Routine(solve_triangle, "n columns unit_diagonal", "triangle"),
     "syrk": Routine(symmetric_product, "m n"),
     **dict.fromkeys(("syevd", "heevd", "syevj"), Routine(symmetric_eigen, "n vectors", "triangle", iterative=True)),

@@ -7,7 +7,7 @@ from ..types import Price, Site
 
 LIBRARIES = (
     *("annotations", "cublas", "cudnn", "fmha", "lapack", "mosaic", "onednn", "random_numbers", "sorting", "sparse"),
-    *("transformer_engine", "triton"),
+    *("tpu_linear_algebra", "transformer_engine", "triton"),
 )
 BEGINNINGS = {"__cublas$": "cublas", "__cudnn$conv": "cudnn", "__cudnn$fmha": "fmha", "__onednn$": "onednn", "tpu_custom_call": "mosaic"}
 call: Registry[Callable[[Site], Price | None]] = Registry("custom call", __package__, LIBRARIES, BEGINNINGS)
