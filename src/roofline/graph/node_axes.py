@@ -11,8 +11,8 @@ Reader = Callable[[Graph, Node, Sequence[Dims], Dims], IndexMap]
 UNFIT = (IndexError, KeyError, ValueError)  # parameters and shapes contradict each other
 
 _NAMES = """
-equal compare select add subtract multiply divide negate remainder and maximum minimum exponential square-root absolute elementwise cast
-copy triangle
+equal different compare select add subtract multiply divide negate remainder and maximum minimum exponential square-root absolute
+elementwise cast copy triangle
 """
 ELEMENTWISE = frozenset(map(Operator, _NAMES.split()))  # an element depends on those at its place alone
 

@@ -20,7 +20,8 @@ class Operator(StrEnum):
     SCATTER_ADD = "scatter-add"  # its first operand with the rows of its third added at the positions in its second
     CONCATENATE = "concatenate"
     EQUAL = "equal"  # to each other, or to the number that is its parameter, if it takes one operand
-    COMPARE = "compare"  # which of two elements is larger, or whether they differ
+    DIFFERENT = "different"
+    COMPARE = "compare"  # which of two elements is larger
     SELECT = "select"  # by its first operand, elements of the second or the third
     ADD = "add"
     SUBTRACT = "subtract"
@@ -139,11 +140,14 @@ class Rows(Struct, frozen=True, gc=False):
 
 
 class Padding(Struct, frozen=True, gc=False):
-    """Elements added before, after and between those of each axis; before and after may be negative."""
+    """Elements added before, after and between those of each axis; before and after may be negative. ``value`` is that of all of them, if
+    it is known.
+    """
 
     low: tuple[int, ...]
     high: tuple[int, ...]
     interior: tuple[int, ...]
+    value: float | None = None
 
 
 class Windows(Struct, frozen=True, gc=False):

@@ -40,6 +40,7 @@ from .stored_attention.written import stored_scores
 from .tile_padding.padded_tiles import padded_tiles
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
+from .unused_results.occasional import occasional_work
 from .unused_results.parts import unused_gradients, unused_parts
 from .unused_results.sorts import sorted_parts, undone_sorts
 from .wide_format.doubles import doubles
@@ -72,6 +73,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stored_masks,
     written_products,
     recomputed,
+    occasional_work,
     unused_gradients,
     padded_arrays,
     equal_values,

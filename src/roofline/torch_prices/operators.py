@@ -50,7 +50,8 @@ _NAMES = {
     Operator.CONCATENATE: "cat",
     Operator.PAD: "constant_pad_nd slice_backward select_backward",
     Operator.EQUAL: "eq",
-    Operator.COMPARE: "ge gt le lt ne",
+    Operator.DIFFERENT: "ne",
+    Operator.COMPARE: "ge gt le lt",
     Operator.SELECT: "where",
     Operator.AND: "logical_and bitwise_and __and__",
     Operator.ADD: "add add_",
@@ -170,7 +171,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _gather(name, args, everything)
     if operator == Operator.SCATTER:
         return Meaning(operator if len(tensors) > 1 else Operator.OTHER, everything, _axis(name, args))
-    if operator in (Operator.EQUAL, Operator.COMPARE) and len(tensors) == 1:
+    if operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE) and len(tensors) == 1:
         return Meaning(operator, everything, _number(args, 1))
     if operator == Operator.SELECT and len(tensors) < _OF_SELECT:
         are_first = len(tensors) == _OF_SELECT - 1 and all(isinstance(arg, Tensor) for arg in args[:2])
@@ -280,7 +281,8 @@ def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
         return None
     pairs = [*zip(added[::2], added[1::2], strict=True)] + [(0, 0)] * (rank - len(added) // 2)
     low, high = zip(*reversed(pairs), strict=True)
-    return Padding(low, high, (0,) * rank)
+    value = args[2] if len(args) > 2 else 0
+    return Padding(low, high, (0,) * rank, float(value) if isinstance(value, int | float) else None)
 
 
 def _last_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:

@@ -52,6 +52,7 @@ _NAMES = {
     """,
 }
 _OPERATORS = {name: operator for operator, names in _NAMES.items() for name in names.split()}
+_COMPARISONS = {"EQ": Operator.EQUAL, "NE": Operator.DIFFERENT}  # by direction
 _SORTS = ("__cub$DeviceRadixSort", "xla.gpu.ext.cub_sort")
 _TOP_K = ("TopK", "__gpu$TopK", "xla.gpu.ext.raft_select_k", "__gpu$RaftSelectK")
 _CONVOLUTIONS, _WEIGHT_GRADIENT = "__cudnn$conv", "__cudnn$convBackwardFilter"
@@ -168,7 +169,7 @@ def _transform(site: Site) -> Meaning:
 
 
 def _compare(site: Site) -> Meaning:
-    return Meaning(Operator.EQUAL if site.instruction.word("direction").upper() == "EQ" else Operator.COMPARE)
+    return Meaning(_COMPARISONS.get(site.instruction.word("direction").upper(), Operator.COMPARE))
 
 
 def _constant(site: Site) -> Meaning:
@@ -229,7 +230,9 @@ def _dynamic_slice(site: Site) -> Meaning:
 def _pad(site: Site) -> Meaning:
     sides = site.instruction.padding
     low, high, interior = zip(*((side.low, side.high, side.interior) for side in sides), strict=True)
-    return Meaning(Operator.PAD, Padding(tuple(low), tuple(high), tuple(interior)), 1)
+    value = site.operands[1].literal if site.operands[1].opcode == "constant" else None
+    added = float(value[0]) if value and isinstance(value[0], int | float) else None
+    return Meaning(Operator.PAD, Padding(tuple(low), tuple(high), tuple(interior), added), 1)
 
 
 def _sort(site: Site) -> Meaning:

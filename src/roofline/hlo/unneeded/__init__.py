@@ -29,6 +29,7 @@ from ...rules.stored_attention.written import stored_scores
 from ...rules.tile_padding.padded_tiles import padded_tiles
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
+from ...rules.unused_results.occasional import occasional_work
 from ...rules.unused_results.parts import unused_gradients, unused_parts
 from ...rules.wide_format.doubles import doubles
 from ...rules.wide_format.products import wide_products
@@ -50,7 +51,6 @@ from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .layout import layout_copies
 from .loop_states import is_split
-from .occasional import occasional_work
 from .operations import operation
 from .padded import room_for_groups
 from .pooled_windows import pooled_windows
@@ -68,7 +68,6 @@ Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 RULES: tuple[Rule, ...] = (
     reordered_arrays,
     room_for_groups,
-    occasional_work,
     pooled_windows,
     dense_gradients,
     layout_copies,
@@ -77,7 +76,7 @@ RULES: tuple[Rule, ...] = (
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
-    occasional_work: (unused_gradients, padded_arrays),
+    room_for_groups: (occasional_work, unused_gradients, padded_arrays),
     reordered_arrays: (
         recomputed,
         masked_scores,

@@ -20,7 +20,12 @@ def selected_updates(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that rewrite arguments of a program, or what a loop carries, to change one position, and hand them on."""
     saved: dict[int, float] = {}
     for select in graph.of(Operator.SELECT):
-        if select.kernel != NO_KERNEL and _is_replaced(graph, select) and (positions := _positions(graph, select)):
+        if (
+            select.kernel != NO_KERNEL
+            and len(select.takes) == 3
+            and _is_replaced(graph, select)
+            and (positions := _positions(graph, select))
+        ):
             is_read = any(user.kernel == select.kernel for user, _ in graph.uses(select.gives[0]))  # by what the kernel computes else
             moved = (1 if is_read else 2) * graph.arrays[select.gives[0]].bytes
             saved[select.kernel] = saved.get(select.kernel, 0) + moved * (1 - 1 / positions)
@@ -31,6 +36,8 @@ def selected_updates(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 def _is_replaced(graph: Graph, select: Node) -> bool:
     """Whether nothing else reads the array that a select changes, so that it could be updated in place."""
+    if len(select.takes) < 3:  # the other side is a number
+        return False
     old, new = graph.origin(select.takes[2], RENAMING), select.gives[0]
     if graph.arrays[old].shape != graph.arrays[new].shape or not takes_place(graph, new, old):
         return False

@@ -354,7 +354,7 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return Tensor(first.shape, first.dtype)
     if means.operator in (Operator.INVERSE, Operator.SOLVE):
         return tensors[min(1, len(tensors) - 1)]  # as large as the columns, or as the matrix
-    if means.operator in (Operator.EQUAL, Operator.COMPARE):
+    if means.operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE):
         return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
     if means.operator == Operator.SOFTMAX:
         return _softmax(tensors, priced.args)
