@@ -123,3 +123,17 @@ def test_public_measurements_lie_near_the_expected_times_and_never_below_the_min
     by_host = [row for row in rows if row.by_host]
     assert len(by_host) > 60
     assert [row for row in by_host if row.time_s < row.prediction.floor_s] == []
+
+
+@pytest.mark.skipif(not MEASURED.exists(), reason="the measurements are not beside the project")
+def test_measurements_that_were_not_fitted_lie_near_the_expected_times_and_within_their_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1] / "benchmarks"), *sys.path])
+    from tpu_ops import held_out, measured
+
+    rows = list(held_out(measured(MEASURED)))
+    assert len({row.group for row in rows}) >= 4
+    for group in {row.group for row in rows}:
+        errors = [abs(row.error) for row in rows if row.group == group]
+        assert sum(errors) / len(errors) < 0.16, group  # products at two clocks of TPU7x: neither tells the other's
+    assert sum(abs(row.error) for row in rows) / len(rows) < 0.1
+    assert sum(row.is_within for row in rows) >= 0.8 * len(rows)
