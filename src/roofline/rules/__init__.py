@@ -29,6 +29,7 @@ from .one_hot_product.bins import compared_bins
 from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
 from .padding.padded_arrays import padded_arrays
+from .padding.rooms import room_for_groups
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
@@ -73,6 +74,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stored_masks,
     written_products,
     recomputed,
+    room_for_groups,
     occasional_work,
     unused_gradients,
     padded_arrays,

@@ -83,6 +83,11 @@ def padded_depth(x, w):
     return jnp.pad(x, ((0, 0), (0, 1048))) @ jnp.pad(w, ((0, 1048), (0, 0)))
 
 
+def room_for_groups(x, expert, place, w1, w2):
+    room = jnp.zeros((w1.shape[0], 2048, x.shape[1]), x.dtype).at[expert, place].set(x, mode="drop")
+    return jnp.einsum("ecf,efd->ecd", jax.nn.gelu(jnp.einsum("ecd,edf->ecf", room, w1)), w2)[expert, place]
+
+
 def stored_keys(q, k):
     return jnp.einsum("bhqd,bhkd->bhqk", q, lax.optimization_barrier(jnp.repeat(k, 4, 1)))
 
@@ -167,6 +172,7 @@ PROGRAMS = {
     one_hot_gradient: ("v6e", ((8192,), INT32), ((32000, 1024), BF16), ((1024, 1024), BF16)),
     product_order: ("v6e", ((4096, 4096), BF16), ((4096, 4096), BF16), ((4096, 128), BF16)),
     summed_rows: ("v5e", ((8, 2048, 4096), BF16), ((4096, 2048), BF16)),
+    room_for_groups: ("v5e", ((8192, 2048), BF16), ((8192,), INT32), ((8192,), INT32), ((16, 2048, 4096), BF16), ((16, 4096, 2048), BF16)),
     stored_keys: ("v5e", ((8, 32, 256, 128), BF16), ((8, 8, 8192, 128), BF16)),
     gathered_matrices: ("v5e", ((512, 128, 512), BF16), ((512,), INT32), ((32, 512, 512), BF16)),
     gathered_pages: ("v5e", ((64, 16, 8, 128), BF16), ((4096, 16, 8, 128), BF16), ((64, 32), INT32)),

@@ -24,6 +24,7 @@ from ...rules.layout_copies.stacked_activations import stacked_activations
 from ...rules.layout_copies.stacked_arguments import stacked_arguments
 from ...rules.masked_attention.scores import masked_scores
 from ...rules.padding.padded_arrays import padded_arrays
+from ...rules.padding.rooms import room_for_groups
 from ...rules.recomputation.recomputed import recomputed
 from ...rules.stored_attention.written import stored_scores
 from ...rules.tile_padding.padded_tiles import padded_tiles
@@ -52,7 +53,6 @@ from .labels import Wording, label, wording
 from .layout import layout_copies
 from .loop_states import is_split
 from .operations import operation
-from .padded import room_for_groups
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
 from .reordered import reordered_arrays
@@ -67,7 +67,6 @@ Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (
     reordered_arrays,
-    room_for_groups,
     pooled_windows,
     dense_gradients,
     layout_copies,
@@ -76,7 +75,6 @@ RULES: tuple[Rule, ...] = (
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
-    room_for_groups: (occasional_work, unused_gradients, padded_arrays),
     reordered_arrays: (
         recomputed,
         masked_scores,
@@ -86,6 +84,10 @@ _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
         dequantized,
         doubles,
         complex_transforms,
+        room_for_groups,
+        occasional_work,
+        unused_gradients,
+        padded_arrays,
     ),
     # A copy that need not be made counts before its unused part.
     dense_gradients: (

@@ -47,7 +47,7 @@ def padded_arrays(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         yield kernel, product.avoidable()
     multiplying = {node.kernel for node in graph.of(Operator.DOT, Operator.ATTENTION)}
     for kernel in graph.inside.keys() - multiplying:
-        share = _share_of_arrays(graph, kernel, paddings)
+        share = share_of_arrays(graph, kernel, paddings)
         if share <= MOST_NEEDED:
             instead = graph.kernels[kernel].cost * share
             yield kernel, Avoidable(kind=KIND, instead=instead, cause="arrays", facts={"share": share})
@@ -61,7 +61,7 @@ def _padded_by_author(axes: Paddings) -> Paddings:
 def _products(graph: Graph, paddings: Mapping[int, Paddings]) -> Iterator[Padded]:
     """The products and attention of which little enough is data, the largest of each kernel."""
     for product in sorted(graph.of(Operator.DOT), key=lambda node: node.sizes.multiplications):
-        padded = _padded_product(graph, product, paddings)
+        padded = padded_product(graph, product, paddings)
         if padded is not None and padded.share <= MOST_NEEDED and product.kernel != NO_KERNEL:
             yield padded
     for attention in graph.of(Operator.ATTENTION):
@@ -76,8 +76,8 @@ def _is_gradient_of_slice(graph: Graph, product: Padded) -> bool:
     return all(maker.phase == Phase.BACKWARD for maker in makers)
 
 
-def _padded_product(graph: Graph, product: Node, paddings: Mapping[int, Paddings]) -> Padded | None:
-    """A product without the padding of its operands and its result."""
+def padded_product(graph: Graph, product: Node, paddings: Mapping[int, Paddings], spare: float = 1.0) -> Padded | None:
+    """A product without the padding of its operands and its result, but with ``spare`` times the data."""
     (left, ours), (right, theirs) = (
         (paddings.get(array, ()), factor) for array, factor in zip(product.takes, (product.sizes.left, product.sizes.right), strict=False)
     )
@@ -90,7 +90,8 @@ def _padded_product(graph: Graph, product: Node, paddings: Mapping[int, Paddings
     shares = (batch * rows * depth, batch * depth * columns, batch * rows * columns)
     padding_bytes = sum(graph.arrays[array].bytes * (1 - part) for array, part in zip(arrays, shares, strict=True))
     cost = graph.cost(product)
-    amounts = {resource: amount * share if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
+    needed = min(spare * share, 1.0)
+    amounts = {resource: amount * needed if resource.unit == "matrix" else amount for resource, amount in cost.amounts}
     return Padded(product, share, _along(left, ours) + _along(right, theirs), less_traffic(Cost.of(amounts), padding_bytes))
 
 
@@ -115,7 +116,7 @@ def _padded_attention(graph: Graph, attention: Node, paddings: Mapping[int, Padd
     return Padded(attention, share, inputs[0], graph.cost(attention) * share) if share < 1 else None
 
 
-def _share_of_arrays(graph: Graph, kernel: int, paddings: Mapping[int, Paddings]) -> float:
+def share_of_arrays(graph: Graph, kernel: int, paddings: Mapping[int, Paddings]) -> float:
     """The share that is data of the arrays that a kernel reads and writes."""
     nodes = graph.inside[kernel]
     made = {array for node in nodes for array in node.gives}
