@@ -31,6 +31,7 @@ APPENDED = ("missing-donation", "shifted")
 SCORES, MASKED, BUILT = ("stored-attention", ""), ("masked-attention", ""), ("masked-attention", "built")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
 WRITTEN, PAIRS = (OPERAND, ""), (OPERAND, "pairs")
+LAYOUT = ("layout-copies", "")
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
 FULL = ("wide-format", "full fp32")
@@ -43,17 +44,17 @@ TOLD = {
     "one_hot_kept": {ROWS: 1},  # the caller needs the rows
     "few_classes": {ROWS: 5},
     "linear_attention": {ORDER: 2},
-    "linear_attention_trained": {ORDER: 6},  # two products, and two for the gradients of each
+    "linear_attention_trained": {ORDER: 6, LAYOUT: 1},  # two products, and two for the gradients of each
     "linear_attention_scaled": {ORDER: 2},
     "linear_attention_in_place": {ORDER: 2},
     "low_rank": {ORDER: 2},
     "wide_with_bias": {ORDER: 2},
     "scores_written": {SCORES: 4},  # both products, the scaling and the softmax
-    "scores_written_trained": {SCORES: 10},  # and two products for the gradients of each, those of the softmax and of the scaling
+    "scores_written_trained": {SCORES: 10, LAYOUT: 1},  # and two products for the gradients of each, of the softmax and of the scaling
     "scores_masked": {SCORES: 4, MASKED: 2},
-    "scores_masked_trained": {SCORES: 10, MASKED: 6},
+    "scores_masked_trained": {SCORES: 10, MASKED: 6, LAYOUT: 1},
     "scores_by_distance": {SCORES: 4},
-    "masked_causally": {BUILT: 3},  # the comparison, attention and its gradient
+    "masked_causally": {BUILT: 3, LAYOUT: 3},  # the comparison, attention and its gradient, which are copied to the order of the arguments
     "masked_by_keys": {("masked-attention", "keys"): 1},
     "summed_rows": {ORDER: 2},
     "summed_rows_scaled": {ORDER: 4},  # and the scaling and the cast in between
@@ -67,7 +68,8 @@ TOLD = {
     "ensemble": {ONE_BY_ONE: 8},
     "all_experts": {EXPERTS: 2},
     "all_experts_trained": {EXPERTS: 6, BATCH: 2},  # and the gradients of both operands of each; those of the tokens are added up
-    "wide_experts": {EXPERTS: 1},
+    "wide_experts": {EXPERTS: 1, LAYOUT: 1},  # the experts' weights, for one product
+    "soft_experts": {LAYOUT: 1},
     "experts_one_by_one": {EXPERTS: 8, ONE_BY_ONE: 8},
     "experts_one_by_one_trained": {EXPERTS: 24, ONE_BY_ONE: 24},
     "inverse_of_columns": {INVERSE: 1, FULL: 1},
@@ -91,6 +93,7 @@ TOLD = {
     "columns_used": {UNUSED: 1},
     "diagonal_used": {UNUSED: 1},
     "last_of_many_rows": {UNUSED: 1},
+    "contrasted": {LAYOUT: 1},
     "padded_tokens": {PADDED: 6},  # the padding, a norm, two products, an activation and attention
     "padded_tokens_trained": {PADDED: 13, UNUSED: 1},  # gradients of weights, and of the others; of the padding none is needed
     "padded_by_joining": {PADDED: 2},
@@ -116,7 +119,7 @@ TOLD = {
     "computed_twice": {TWICE: 2},
     "computed_of_equal_views": {TWICE: 1},
     "checkpointed": {AGAIN: 2},
-    "patches_trained": {(OPERAND, PATCHES): 5},  # also the gradients of both factors, and the sum over windows
+    "patches_trained": {(OPERAND, PATCHES): 5, LAYOUT: 3},  # also the gradients of both factors, and the sum over windows
 }
 KINDS = {kind for reasons in TOLD.values() for kind, _ in reasons}
 
@@ -155,7 +158,7 @@ BY_SIZE = {
     # A trace without ids does not tell what a top-k or a comparison is for.
     "all_experts": {},
     "all_experts_trained": {BATCH: 2},
-    "wide_experts": {},
+    "wide_experts": {LAYOUT: 1},
     "experts_one_by_one": {},
     "experts_one_by_one_trained": {},
     "ensemble": {},  # edges that are not sure do not tell that a product needs no other

@@ -53,11 +53,11 @@ ON_CPU = {
     # On a CPU the scores are copied, and filled in place.
     "scores_masked": {("stored-attention", ""): 5, ("masked-attention", ""): 2},
     "scores_masked_trained": {("stored-attention", ""): 12, ("masked-attention", ""): 6},
-    "patches_trained": {("repeated-operand", "patches"): 3},
+    "patches_trained": {("repeated-operand", "patches"): 3, ("layout-copies", ""): 2},
     # The tokens of all experts are a copy of expanded ones; their gradients are not added up, and of `where` the number format is unknown.
     "all_experts": {("dense-experts", "8"): 2, ("repeated-operand", "stored"): 2},
     "all_experts_trained": {("dense-experts", "8"): 6},
-    "wide_experts": {},
+    "wide_experts": {("layout-copies", ""): 1},
     "most_experts": {("repeated-operand", "stored"): 2},
     # On a CPU a mean is a sum, a division in place and copies, and an inverse is written in place by routines of LAPACK.
     "summed_rows": {},
@@ -65,6 +65,11 @@ ON_CPU = {
     "inverse_of_columns": {},
     "inverse_of_vector": {},
     # Padding is a fill and a copy of the data into it; zeros take no tensor.
+    # Copies into gradients are writes.
+    "linear_attention_trained": {("product-order", ""): 6},
+    "scores_written_trained": {("stored-attention", ""): 10},
+    "masked_causally": {("masked-attention", "built"): 3},
+    "contrasted": {},
     "padded_tokens": {PADDED: 5},
     "padded_tokens_trained": {PADDED: 12, UNUSED: 1},
     "padded_columns": {PADDED: 1},

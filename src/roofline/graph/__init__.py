@@ -6,7 +6,7 @@ not ``sure``.
 """
 
 from .backend import CPU, GPU_BY_REQUEST, Backend
-from .graph import NO_KERNEL, Graph, Kernel, Node, Phase, Region
+from .graph import NO_KERNEL, Graph, Kernel, Node, Operation, Phase, Region
 from .operators import RENAMING, ROW_BY_ROW, SCALING, SPREADING, Array, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes, Windows
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "Graph",
     "Kernel",
     "Node",
+    "Operation",
     "Operator",
     "Padding",
     "Params",

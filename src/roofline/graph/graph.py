@@ -64,6 +64,13 @@ class Kernel(Struct, frozen=True, gc=False):
     times: int = 1
 
 
+class Operation(Struct, frozen=True, gc=False):
+    """What an author wrote, from which a compiler made nodes: an operator that moves elements, and an einsum, where their names tell it."""
+
+    operator: Operator | None = None
+    einsum: str = ""
+
+
 class Region(Struct, frozen=True, gc=False):
     """A loop: what it begins with, the arrays that an iteration gets, those that it hands on, and those that the loop ends with.
 
@@ -83,6 +90,9 @@ class Graph(Struct, dict=True):
     """Operators in order, their arrays and kernels. ``results`` are arrays that are needed after the program, ``arguments`` those that it
     gets, of which some are ``donated``. ``branches`` are the places of the nodes of each side of a condition; ``checkpoints`` are the
     author's lines that ask for a part of the forward pass to be computed again, where they are known.
+
+    ``names`` are those of arguments, and ``operations`` what the author wrote, by `Node.operation`, as far as they are known. Kernels that
+    are ``forced`` are copies that a library makes for itself.
     """
 
     arrays: list[Array] = field(default_factory=list)
@@ -95,6 +105,9 @@ class Graph(Struct, dict=True):
     donated: set[int] = field(default_factory=set)
     results: set[int] = field(default_factory=set)
     backend: Backend = Backend()
+    names: dict[int, str] = field(default_factory=dict)
+    operations: dict[int, Operation] = field(default_factory=dict)
+    forced: set[int] = field(default_factory=set)
 
     def array(self, array: Array) -> int:
         """The number of a new array."""
@@ -191,6 +204,14 @@ class Graph(Struct, dict=True):
     @cached_property
     def _handed_on(self) -> set[int]:
         return self.results.union(*({*region.handed_on} for region in self.regions))
+
+    @cached_property
+    def _given(self) -> frozenset[int]:
+        return frozenset(self.arguments)
+
+    def is_argument(self, array: int) -> bool:
+        """Whether the program gets an array."""
+        return array in self._given
 
     def is_handed_on(self, array: int) -> bool:
         """Whether an array is needed after the program, or by the next iteration of a loop."""

@@ -10,6 +10,8 @@ from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
+from .layout_copies.norms import undone_copies
+from .layout_copies.reordered import reordered_elements
 from .layout_copies.selected_updates import selected_updates
 from .layout_copies.stacked_activations import stacked_activations
 from .layout_copies.stacked_arguments import stacked_arguments
@@ -86,6 +88,8 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stacked_activations,
     loop_invariants,
     gathered_blocks,
+    undone_copies,
+    reordered_elements,
     sorted_parts,
     undone_sorts,
     shuffles,

@@ -9,7 +9,6 @@ from ..formulas.network import Network
 from ..resource import HBM, UNNAMED_WORK
 from ..rule_failures import RuleFailures
 from ..torch_prices import Call, Priced, price
-from ..torch_prices.avoidable import avoidable
 from ..torch_prices.traffic import traffic
 from ..workload import Op
 from .recorder import Kept, Seen
@@ -64,7 +63,7 @@ def op_of(seen: Seen, call: Call, failures: RuleFailures) -> Op:
         phase=seen.phase,
         work_provenance="shape",
         bytes_provenance="shape",
-        avoidable=failures.attempt("single ops", avoidable, call, found) or (),
+        avoidable=found.recomputed,
         conventions=dict(found.by_convention),
         notes=found.notes,
     )

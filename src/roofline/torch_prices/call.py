@@ -18,6 +18,7 @@ from ..dtypes import DType, dtype
 from ..errors import FormulaError
 from ..formulas.network import Network
 from ..operation import Operation
+from ..workload import Avoidable
 
 T = TypeVar("T")
 
@@ -192,6 +193,11 @@ class Priced(Struct, frozen=True, kw_only=True):
     def is_priced(self) -> bool:
         """Whether no resource it uses is unknown."""
         return self.cost is not None and self.cost.is_known
+
+    @property
+    def recomputed(self) -> tuple[Avoidable, ...]:
+        """What the call does that the model did not need. The user cannot change it, so it is no kind of finding."""
+        return () if self.needed is None else (Avoidable(kind="", instead=self.needed, unneeded="recomputed"),)
 
 
 Pricer = Callable[[Call], "Priced | None"]

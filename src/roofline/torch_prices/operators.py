@@ -286,7 +286,7 @@ def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
 
 
 def _last_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
-    """The axes that a norm is along."""
+    """The axes that a norm is along, if they are its last ones."""
     place = _SLICE_NORMS.get(name.removeprefix("aten::"), len(args))
     sizes, rank = args[place] if place < len(args) else None, len(source.shape)
     return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None

@@ -5,7 +5,7 @@ from math import log2
 
 from ...hlo.ir.module import HloModule
 from ...hlo.price.traffic import source
-from ...hlo.unneeded.layout import KIND as LAYOUT
+from ...rules.layout_copies.reordered import KIND as LAYOUT
 from .avoided import remove_avoidable
 from .change_words import Words
 from .state import State

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
-from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operator, Part, Phase, Region
+from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operation, Operator, Part, Phase, Region
 from ..ir.callgraph import in_order
 from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
@@ -28,6 +28,8 @@ Tree = int | tuple["Tree", ...]  # an array, or the parts of a tuple
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 _BY_AUTHOR = "rematted_computation"  # in JAX's names of what it computes again
 _BY_COMPILER = re.compile(r"\.remat\d*(\.|$)")  # in the names of instructions that XLA computes again
+_NAMED = {"transpose": Operator.TRANSPOSE, "while": Operator.LOOP}
+_EINSUM = r"(?<![\w.])[a-zA-Z.]+(?:,[a-zA-Z.]+)*->[a-zA-Z.]*(?![\w.])"
 _MOST_GROWTH, _MORE = (
     4,
     2**16,
@@ -68,8 +70,13 @@ class _Lowering:
         given = [self._arrays(entry[index].shape) for index in entry.parameters]
         graph.arguments = [array for tree in given for array in leaves(tree)]
         donated = {(alias.parameter, alias.index) for alias in self.module.aliases}
+        named = (entry[index].op_name for index, tree in zip(entry.parameters, given, strict=True) if isinstance(tree, int))
+        numbers = (tree for tree in given if isinstance(tree, int))
+        graph.names = {number: name for number, name in zip(numbers, named, strict=True) if name}
         graph.donated = {array for number, index in donated if number < len(given) for array in leaves(_part(given[number], index))}
         graph.results = set(leaves(self._running(self.module.entry, given)))
+        operations = ((number, _operation(name)) for name, number in self._operations.items())
+        graph.operations = {number: operation for number, operation in operations if operation is not None}
         self._join_split_depths()
 
     def _join_split_depths(self) -> None:
@@ -368,6 +375,13 @@ def _are_one_operation(product: Node, total: Node) -> bool:
 def _name(instruction: Instruction, fusion: Instruction | None) -> str:
     """The name of the author's operation that an instruction, perhaps in a fusion, is of."""
     return instruction.op_name or (fusion.op_name if fusion is not None else "")
+
+
+def _operation(name: str) -> Operation | None:
+    """What an author's operation of this name is, if it moves elements or is an einsum."""
+    last = name.rpartition(";")[2]
+    operator, einsum = _NAMED.get(last.rpartition("/")[2]), re.search(_EINSUM, last)
+    return Operation(operator, einsum[0] if einsum else "") if operator or einsum else None
 
 
 def _phase(instruction: Instruction, fusion: Instruction | None) -> Phase:

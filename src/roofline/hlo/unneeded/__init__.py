@@ -20,6 +20,7 @@ from ...rule_failures import RuleFailures, rule_name
 from ...rules.duplicated_work.equal_values import equal_values
 from ...rules.duplicated_work.loop_invariants import loop_invariants
 from ...rules.kernel_names import with_kernel_name
+from ...rules.layout_copies.reordered import reordered_elements
 from ...rules.layout_copies.stacked_activations import stacked_activations
 from ...rules.layout_copies.stacked_arguments import stacked_arguments
 from ...rules.masked_attention.scores import masked_scores
@@ -50,7 +51,6 @@ from .dense_gradients import dense_gradients
 from .fingerprints import Fingerprints
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
-from .layout import layout_copies
 from .loop_states import is_split
 from .operations import operation
 from .pooled_windows import pooled_windows
@@ -69,7 +69,6 @@ RULES: tuple[Rule, ...] = (
     reordered_arrays,
     pooled_windows,
     dense_gradients,
-    layout_copies,
     carried_sums,
     repeated_rows,
 )
@@ -98,6 +97,7 @@ _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
         diagonals_of_products,
         stacked_activations,
         loop_invariants,
+        reordered_elements,
     ),
     repeated_rows: (padded_tiles,),
 }

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from ...cost import NOTHING, less_traffic
 from ...rules.layout_copies.gathered_blocks import CLASS
+from ...rules.layout_copies.reordered import KIND
 from ...workload import Avoidable, Usual
 from .kernels import Kernels
-from .layout import KIND
 from .program_arrays import results_of
 from .values import LAYOUT, Value, Values
 

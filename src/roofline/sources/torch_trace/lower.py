@@ -126,6 +126,7 @@ class _Exact:
         if means.operator == Operator.GATHER and means.params is None and gives:
             means = replace(means, params=_gathered_axis(self.graph.arrays[takes[0]], self.graph.arrays[gives[0]]))
         self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
+        self.graph.forced |= _forced(place, execution, priced)
         number = self._recorded.sequence(execution)
         location = execution.context.location
         append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, function, place))
@@ -186,11 +187,18 @@ def _by_size(recorded: Recorded) -> Graph:
         elif result is None:
             arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
-        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, execution.context.location))
+        graph.forced |= _forced(place, execution, priced)
+        location = execution.context.location
+        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, None, place))
         if means.operator == Operator.COPY and gives:
             arrays.write_part(tensors[0], gives[0], place)
     graph.results = {array for stored in recorded.accumulated if (array := _stored(stored, gradients)) is not None}
     return graph
+
+
+def _forced(place: int, execution: Execution, priced: PricedOp) -> set[int]:
+    """The kernel of an execution, if it is a copy in an operator whose layout the program does not choose."""
+    return {place} if execution.context.fixed_layout and priced.priced.category == "copy" else set()
 
 
 def _stored(gradient: tuple[int, int, Shape], made: Mapping[tuple[int, Shape], Sequence[tuple[int, int]]]) -> int | None:
@@ -277,10 +285,10 @@ class Arrays:
         return stack if stack is not None and place - stack.place <= REACH and stack.array.dtype in (None, tensor.dtype) else None
 
     def named(self, tensor: Tensor, made: Made | None) -> int:
-        """The number of an operand, which may have other axes than the array that it is."""
-        if made is not None and made.array.shape == tensor.shape:
+        """The number of an operand, which may have other axes than the array that it is, or lie in another order."""
+        strides = _order(tensor)
+        if made is not None and made.array.shape == tensor.shape and strides in (None, made.array.strides):
             return made.number
-        strides = tensor.strides if tensor.strides is not None and len(tensor.strides) == len(tensor.shape) else None
         number = self._graph.array(Array(tensor.shape, tensor.dtype, strides, sure=False))
         if made is not None:
             if tensor.elements > made.array.elements:
@@ -292,7 +300,7 @@ class Arrays:
 
     def given(self, result: Tensor, place: int, *, is_filled: bool = False) -> int:
         """The number of the result of an execution; ``is_filled`` is whether it has one value everywhere."""
-        array = Array(result.shape, result.dtype, sure=False)
+        array = Array(result.shape, result.dtype, _order(result), sure=False)
         made = Made(self._graph.array(array), array, place, is_open=not array.elements)
         self._filled = made if is_filled else self._filled
         self._made.setdefault(array.elements, []).append(made)
@@ -305,14 +313,13 @@ class Arrays:
         filled = self._filled
         if filled is None or place - filled.place > FILLED or len(filled.array.shape) != len(part.shape):
             return
-        sides = [*zip(part.shape, filled.array.shape, strict=True)]
-        distances = tuple(prod(filled.array.shape[axis + 1 :]) for axis in range(len(sides)))
-        if part.strides != distances or any(size > whole for size, whole in sides) or all(size == whole for size, whole in sides):
+        fits = all(size <= whole for size, whole in zip(part.shape, filled.array.shape, strict=True))
+        if not fits or part.shape == filled.array.shape or part.strides != _row_by_row(filled.array.shape):
             return
         self.forget([filled])
         written = self.given(Tensor(filled.array.shape, filled.array.dtype), place)
         maker = self._graph.maker[given]
-        cut = Part((0,) * len(sides), part.shape, (1,) * len(sides))  # most padding is behind the data
+        cut = Part((0,) * len(part.shape), part.shape, (1,) * len(part.shape))  # most padding is behind the data
         node = Node(Operator.UPDATE, (filled.number, given), (written,), cut, phase=maker.phase, location=maker.location)
         self._graph.append(node)
 
@@ -321,6 +328,17 @@ class Arrays:
         for made in matches:
             if made is not None and made in self._made.get(made.array.elements, ()):
                 self._made[made.array.elements].remove(made)
+
+
+def _order(tensor: Tensor) -> Shape | None:
+    """The strides of a tensor; ``None`` if they are not known, or it lies row by row without gaps."""
+    if tensor.strides is None or len(tensor.strides) != len(tensor.shape) or tensor.strides == _row_by_row(tensor.shape):
+        return None
+    return tensor.strides
+
+
+def _row_by_row(shape: Shape) -> Shape:
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
 def _is_stored(tensor: Tensor) -> bool:
@@ -351,7 +369,7 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
     if means.operator == Operator.REDUCE:
         return _reduced(first, means, priced.args)
     if means.operator in _LIKE_FIRST:
-        return Tensor(first.shape, first.dtype)
+        return Tensor(first.shape, first.dtype, first.strides if priced.name == "aten::copy_" else None)
     if means.operator in (Operator.INVERSE, Operator.SOLVE):
         return tensors[min(1, len(tensors) - 1)]  # as large as the columns, or as the matrix
     if means.operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE):

@@ -12,8 +12,6 @@ from .... import rules
 from ....rule_failures import RuleFailures
 from ....rules.kernel_names import with_kernel_name
 from ....rules.stored_attention.written import KIND as STORED
-from ....torch_prices import Call
-from ....torch_prices.avoidable import avoidable
 from ....workload import Avoidable
 from ..columns import NONE
 from ..context import Context, Contexts
@@ -25,8 +23,6 @@ from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
-from .norm_copies import REASON as FOR_NORMS
-from .norm_copies import norm_copies
 from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
 from .reordered_caches import reordered_caches
@@ -69,7 +65,6 @@ class Patterns:
         self._failures = RuleFailures("this trace")
         attempt = self._failures.attempt
         self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}
-        self._for_norms = attempt("norm copies", norm_copies, in_order) or frozenset()
         self._converted = (
             attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
         )
@@ -109,16 +104,10 @@ class Patterns:
             in_place = {again.kind: again, **{kind: reason for kind, reason in in_place.items() if kind != again.kind}}
         return (
             *in_place.values(),
-            *(attempt("single ops", self._by_itself, priced, context) or ()),
+            *priced.priced.recomputed,
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
             *(() if STORED in in_place else attempt("unfused ops", self._unfused, priced, context) or ()),
         )
-
-    def _by_itself(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
-        """The avoidable work of an op that shows in its kind and shapes."""
-        if id(priced) in self._for_norms:
-            return (FOR_NORMS,)
-        return () if _is_forced(priced, context) else avoidable(Call(priced.name, args=priced.args), priced.priced)
 
     def _unfused(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         spared = None if _is_forced(priced, context) else self._spared.get(id(priced))
