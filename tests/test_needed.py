@@ -204,6 +204,33 @@ def test_a_causal_mask_over_more_keys_than_queries_removes_less_than_half() -> N
         assert instead["matrix/bf16"] == op.cost["matrix/bf16"] * 15 / 16, "the last of 512 queries sees all of 4096 keys, the first 3585"
 
 
+def other_than_self(queries: Any, keys: Any) -> Any:
+    return jnp.where(queries != keys, 0, -jnp.inf)
+
+
+def by_distance(queries: Any, keys: Any) -> Any:
+    return jnp.where(queries < keys, queries - keys, 0.0) * 0.1
+
+
+def in_window(queries: Any, keys: Any) -> Any:
+    return jnp.where(jnp.abs(queries - keys) < 256, 0, -1e9)
+
+
+def causal_bias(queries: Any, keys: Any) -> Any:
+    return jnp.where(queries >= keys, (keys - queries) * 0.1, -jnp.inf)
+
+
+@pytest.mark.parametrize(("bias", "masked"), [(other_than_self, False), (by_distance, False), (in_window, True), (causal_bias, True)])
+def test_a_bias_masks_scores_where_it_removes_those_of_some_distances(bias: Callable[..., Any], masked: bool) -> None:
+    def attended(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32")
+        scores += bias(jnp.arange(2048)[:, None], jnp.arange(2048)[None])
+        return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(q.dtype), v)
+
+    shape = of_shape(4, 16, 2048, 64)
+    assert ("masked-attention" in reasons(ops_of(attended, shape, shape, shape))) == masked
+
+
 @pytest.mark.parametrize("returned", [True, False])
 def test_scores_that_the_program_returns_have_to_be_stored(returned: bool) -> None:
     def attended(q: Any, k: Any, v: Any) -> Any:

@@ -105,7 +105,7 @@ def is_diagonal(graph: Graph, array: int) -> bool:
     shape = graph.arrays[node.gives[0]].shape
     if node.operator != Operator.EQUAL or len(shape) != 2 or len(node.takes) != 2:
         return False
-    return {axis for side in node.takes for axis in (0, 1) if counts_along(graph, node, side, axis)} == {0, 1}
+    return {axis for side in node.takes for axis in (0, 1) if _counts_along(graph, node, side, axis)} == {0, 1}
 
 
 def _compared_axes(graph: Graph, equal: Node) -> Iterator[int]:
@@ -114,7 +114,7 @@ def _compared_axes(graph: Graph, equal: Node) -> Iterator[int]:
         return
     axes = range(len(graph.arrays[equal.gives[0]].shape))
     for counter, index in (equal.takes, equal.takes[::-1]):
-        counted = [axis for axis in axes if counts_along(graph, equal, counter, axis)]
+        counted = [axis for axis in axes if _counts_along(graph, equal, counter, axis)]
         if counted and position(graph, index) is None and not any(varies(graph, equal, index, axis) for axis in counted):
             yield from counted
             return
@@ -130,8 +130,7 @@ def _operand_axis(graph: Graph, node: Node, operand: int, axis: int) -> int | No
     return place if place >= 0 and shape[place] == result[axis] else None
 
 
-def counts_along(graph: Graph, node: Node, counter: int, axis: int) -> bool:
-    """Whether an operand of a node is positions along an axis of its result."""
+def _counts_along(graph: Graph, node: Node, counter: int, axis: int) -> bool:
     return position(graph, counter) is not None and counts(graph, counter, _operand_axis(graph, node, counter, axis))
 
 
