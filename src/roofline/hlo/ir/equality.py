@@ -33,7 +33,9 @@ class Function:
         self._module, self._instruction = module, instruction
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Function) and is_equal(self._module, self._instruction, other._instruction)
+        if not isinstance(other, Function):
+            return False
+        return self._instruction is other._instruction or is_equal(self._module, self._instruction, other._instruction)
 
     def __hash__(self) -> int:
         return hash(self._instruction.opcode)

@@ -19,6 +19,7 @@ from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction
 from ..ir.shapes import Shape
+from ..price.elementwise import ELEMENTWISE
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 from .backends import backend
@@ -30,6 +31,9 @@ _BY_AUTHOR = "rematted_computation"  # in JAX's names of what it computes again
 _BY_COMPILER = re.compile(r"\.remat\d*(\.|$)")  # in the names of instructions that XLA computes again
 _NAMED = {"transpose": Operator.TRANSPOSE, "while": Operator.LOOP}
 _EINSUM = r"(?<![\w.])[a-zA-Z.]+(?:,[a-zA-Z.]+)*->[a-zA-Z.]*(?![\w.])"
+# Instructions whose results follow from their operands, and from the parameters of their nodes.
+_PLAIN = ELEMENTWISE - {"compare", "map", "reduce-precision", "stochastic-convert"} | {"copy", "copy-start", "bitcast", "reshape"}
+_PLAIN_WITH_PARAMETERS = frozenset(("constant", "iota", "broadcast", "transpose", "slice", "concatenate"))
 _MOST_GROWTH, _MORE = (
     4,
     2**16,
@@ -221,6 +225,7 @@ class _Lowering:
             maker = self.graph.maker.get(takes[0])
             if maker is not None and maker.operator == Operator.FILL:  # one value everywhere
                 operator, params, takes = Operator.FILL, maker.params, []
+                node = replace(node, function=None if params is None else node.function)
         if operator == Operator.CONCATENATE and (whole := _cut_whole(self.graph, takes, self.graph.arrays[arrays[0]])) is not None:
             operator, params, takes = Operator.COPY, None, [whole]  # a prefetch in several slices
         if means.then is None:
@@ -233,8 +238,11 @@ class _Lowering:
 
     def _function(self, instruction: Instruction, takes: Sequence[int], means: Meaning) -> Hashable:
         """What an instruction computes, with the numbers that its node does not take, such as those that padding consists of."""
-        if instruction.opcode in NEVER_EQUAL:
+        opcode = instruction.opcode
+        if opcode in NEVER_EQUAL or (means.operator == Operator.FILL and means.params is None):
             return None
+        if opcode in _PLAIN or (opcode in _PLAIN_WITH_PARAMETERS and means.params is not None and means.most is None):
+            return opcode
         left = takes[means.most :] if means.most is not None and means.then is None else ()
         return Function(self.module, instruction), *(number if (number := self.graph.value(array)) is not None else array for array in left)
 
