@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from protobufs import integer, message
 from roofline.analysis import analyze
 from roofline.hlo.memory.assignment import read_assignment
-from roofline.hlo.memory.heap import ALIGNMENT
+from roofline.hlo.memory.heap import ALIGNMENT, Piece, placed
 from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
@@ -373,6 +373,26 @@ ENTRY main {{
 """
     # `e` comes last, since it is made while `a` and `c` are used; `f` then takes the place of `c`, and `g` that of `a`.
     assert peak(text).temporaries == 6 * MATRIX
+
+
+@pytest.mark.parametrize(("small", "behind"), [(1, 8192), (2, 0)])
+def test_free_memory_is_as_large_as_what_was_in_it_until_its_neighbour_is_free_too(small: int, behind: int) -> None:
+    # Arrays of 512 bytes take 16 KiB each, but one of 8192 bytes fits only where two of them were.
+    pieces = [*(Piece(512, (0, 1)) for _ in range(small)), Piece(MATRIX, (0, 9)), Piece(8192, (2, 9))]
+    assert placed(pieces) == small * ALIGNMENT + MATRIX + behind
+
+
+def test_a_gap_is_used_before_the_free_end() -> None:
+    # The gap is of two matrices, the free end of one: that which fits better is kept, since the end can grow.
+    pieces = [Piece(2 * MATRIX, (0, 1)), Piece(MATRIX, (0, 9)), Piece(MATRIX, (0, 1)), Piece(MATRIX, (2, 9)), Piece(2 * MATRIX, (3, 9))]
+    assert placed(pieces) == 5 * MATRIX
+
+
+def test_memory_that_a_loop_needs_again_is_lent_for_no_longer() -> None:
+    # The first is not needed from 2 to 5: one that is made and used in between fits in it, but not one that is used at 6.
+    lending = Piece(MATRIX, (0, 9), [(2, 5)])
+    assert placed([lending, Piece(MATRIX, (3, 5))]) == MATRIX
+    assert placed([lending, Piece(MATRIX, (3, 6))]) == 2 * MATRIX
 
 
 def test_every_tuple_has_memory_for_the_whole_program() -> None:

@@ -1,10 +1,11 @@
 """The heap of a compiled TPU program: the main memory of its temporary arrays, placed as the compiler places them.
 
-Arrays are placed in the order of the program: each in the smallest gap that is free while it lives, or else after all others. Every tuple
+Arrays are placed in the order of the program: each in the smallest gap that is free while it lives, or else at the end. Every tuple
 has memory too, for the addresses of its parts, and keeps it from the start to the end of the program.
 """
 
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 
 from msgspec import Struct, field
 
@@ -103,32 +104,68 @@ def _tuples(shape: Shape) -> int:
 
 
 def placed(pieces: Iterable[Piece]) -> int:
-    """The bytes of memory that hold the pieces, placed one after another."""
-    top = 0
-    neighbours: list[tuple[int, int, list[Span]]] = []  # from where to where, and when: pieces that may still be in use
-    for piece in sorted(pieces, key=lambda piece: piece.span[0]):
-        spans = piece.spans
-        neighbours = [taken for taken in neighbours if taken[2][-1][1] >= piece.span[0]]
-        busy = sorted([(start, end) for start, end, others in neighbours if _meet(spans, others)])
-        start = _smallest_gap(busy, piece.bytes)
-        neighbours.append((start, start + _aligned(piece.bytes), spans))
-        top = max(top, start + piece.bytes)
-    return top
+    """The bytes of memory that hold the pieces, placed one after another in the smallest free chunk that they fit in."""
+    events: list[tuple[int, bool, bool, Piece]] = []  # when, whether its use ends then, whether it begins for the first time, and what
+    for piece in pieces:
+        for number, (start, end) in enumerate(piece.spans):
+            events += [(start, False, number == 0, piece), (end, True, False, piece)]
+    places: dict[Piece, int] = {}
+    free = _FreeMemory()
+    for _, is_end, is_first, piece in sorted(events, key=itemgetter(0, 1)):
+        if is_end:
+            free.release(places[piece], piece.bytes)
+        elif is_first:
+            asleep = [(start, start + other.bytes) for other, start in places.items() if other.gaps and _meet(piece.spans, other.spans)]
+            places[piece] = free.allocate(piece.bytes, asleep)
+        else:
+            free.take(places[piece], piece.bytes)
+    return free.top
+
+
+class _FreeMemory:
+    """The chunks of memory that are free below ``top``.
+
+    A chunk is as large as what was in it, without what follows up to the next aligned place, until its neighbour is free too.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: list[Span] = []  # from where to where
+        self.top = 0
+
+    def allocate(self, size: int, asleep: Iterable[Span]) -> int:
+        """Takes the smallest chunk that is large enough, the last one if no other is; what is ``asleep`` is needed again too soon."""
+        chunks = self._chunks
+        for busy in asleep:
+            chunks = [part for chunk in chunks for part in _without(chunk, busy)]
+        end_of_all = _aligned(self.top)
+        between = [(end - start, start) for start, end in chunks if end - start >= size and _aligned(end) < end_of_all]
+        last = [start for start, end in chunks if _aligned(end) == end_of_all]
+        start = min(between)[1] if between else min(last, default=end_of_all)
+        self.take(start, size)
+        return start
+
+    def take(self, start: int, size: int) -> None:
+        """Takes a place, of which the part below the top is free."""
+        self._chunks = [part for chunk in self._chunks for part in _without(chunk, (start, start + size))]
+        self.top = max(self.top, start + size)
+
+    def release(self, start: int, size: int) -> None:
+        """Makes a place free, and one with its free neighbours."""
+        end = start + size
+        before = [chunk for chunk in self._chunks if _aligned(chunk[1]) == start]
+        after = [chunk for chunk in self._chunks if chunk[0] == _aligned(end)]
+        self._chunks = [chunk for chunk in self._chunks if chunk not in before and chunk not in after]
+        self._chunks.append((min([start, *(first for first, _ in before)]), max([end, *(last for _, last in after)])))
+
+
+def _without(chunk: Span, busy: Span) -> list[Span]:
+    """The parts of a chunk before and after another."""
+    parts = ((chunk[0], min(chunk[1], busy[0])), (max(chunk[0], _aligned(busy[1])), chunk[1]))
+    return [(start, end) for start, end in parts if start < end] if busy[0] < chunk[1] and chunk[0] < busy[1] else [chunk]
 
 
 def _aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _smallest_gap(busy: Iterable[tuple[int, int]], size: int) -> int:
-    """Where the smallest gap of at least this size begins, between the ``busy`` parts of memory or after them."""
-    gaps = []
-    free = 0
-    for start, end in busy:
-        if start - free >= size:
-            gaps.append((start - free, free))
-        free = max(free, end)
-    return min(gaps, default=(0, free))[1]
 
 
 def _meet(spans: Iterable[Span], others: Iterable[Span]) -> bool:
