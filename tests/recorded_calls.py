@@ -19,7 +19,7 @@ from roofline.torch.recorder import Kept, Seen
 from roofline.torch_prices import Call, Tensor
 
 FOLDER = Path(__file__).parent / "data" / "recorded_calls"
-BF16, FP32, INT64 = "bfloat16", "float32", "int64"
+BF16, FP32, INT64, INT8 = "bfloat16", "float32", "int64", "int8"
 Shape = tuple[int, ...]
 
 
@@ -233,6 +233,41 @@ QKV = (_of(16, 4096, 64),) * 3
 PADDED = _of(16, 256, 1024), _of(1024, 2048), _of(2048, 1024)
 ATTENDED = (_of(32, 512, 64),) * 3
 MIXTURE = _of(4096, 512), _of(4096, 8), _of(8, 512, 1024)
+
+
+def _of_cast_weights(torch: Any, x: Any, up: Any, down: Any) -> Any:
+    """A layer of which the second weights are cast to the format of the rows."""
+    return torch.relu(x @ up) @ down.to(x.dtype)
+
+
+def _dequantized(torch: Any, weights: Any, scale: Any) -> Any:
+    return weights.to(scale.dtype) * scale
+
+
+def _attended_to_quantized(torch: Any, q: Any, k: Any, v: Any, scale: Any) -> Any:
+    keys, values = _dequantized(torch, k, scale), _dequantized(torch, v, scale)
+    return torch.nn.functional.scaled_dot_product_attention(q, keys, values)
+
+
+def _convolved_by_complex_transforms(torch: Any, x: Any, kernel: Any) -> Any:
+    size = 2 * x.shape[-1]
+    return torch.fft.ifft(torch.fft.fft(x, size) * torch.fft.fft(kernel, size)).real[..., : x.shape[-1]]
+
+
+def _convolved_by_real_transforms(torch: Any, x: Any, kernel: Any) -> Any:
+    size = 2 * x.shape[-1]
+    return torch.fft.irfft(torch.fft.rfft(x, size) * torch.fft.rfft(kernel, size), size)[..., : x.shape[-1]]
+
+
+def _routed(torch: Any, x: Any, weights: Any, router: Any) -> Any:
+    """A product in fp32 with next to none of the work."""
+    return torch.relu(torch.relu(x @ weights) @ weights).float() @ router
+
+
+def _normal_equations(torch: Any, rows: Any) -> Any:
+    return torch.linalg.cholesky_ex(rows.transpose(-1, -2) @ rows)[0]
+
+
 PROGRAMS: Mapping[str, Program] = {
     # Two unrelated things whose sizes coincide.
     "one_hot_beside_product": Program(
@@ -460,6 +495,29 @@ PROGRAMS: Mapping[str, Program] = {
     "computed_of_other_rows": Program(lambda t, x, w: (x[:2048] @ w, (x[2048:] @ w).exp()), _of(4096, 1024), _of(1024, 2048)),
     "dropped_out_twice": Program(lambda t, x: (_dropped(t, x), _dropped(t, x).exp()), _of(4096, 2048)),
     "checkpointed": Program(_checkpointed, _of(4096, 1024), _of(1024, 2048), _of(2048, 1024), backward=True),
+    # Numbers in a wider format than needed.
+    "widened_product": Program(lambda t, x, w: x.float() @ w.float(), _of(2048, 1024), _of(1024, 1024)),
+    "cast_weights": Program(_of_cast_weights, _of(2048, 1024), _of(1024, 1024), _of(1024, 1024, number=FP32)),
+    "cast_weights_trained": Program(_of_cast_weights, _of(2048, 1024), _of(1024, 1024), _of(1024, 1024, number=FP32), backward=True),
+    "cast_data": Program(lambda t, x, w: x.to(w.dtype) @ w, _of(2048, 1024, number=FP32), _of(1024, 1024)),
+    "dequantized_weights": Program(
+        lambda t, x, w, scale: x @ _dequantized(t, w, scale), _of(512, 1024), _of(1024, 1024, number=INT8), _of(1024)
+    ),
+    "dequantized_and_returned": Program(
+        lambda t, x, w, scale: (x @ (wide := _dequantized(t, w, scale)), wide), _of(512, 1024), _of(1024, 1024, number=INT8), _of(1024)
+    ),
+    "dequantized_images": Program(lambda t, x, w: x.to(w.dtype) @ w, _of(2048, 1024, number="uint8"), _of(1024, 1024)),
+    "dequantized_cache": Program(
+        _attended_to_quantized, _of(4, 8, 512, 64), _of(4, 8, 2048, 64, number=INT8), _of(4, 8, 2048, 64, number=INT8), _of(1)
+    ),
+    "in_doubles": Program(lambda t, x: (x.double() * 2).float(), _of(4096, 1024, number=FP32)),
+    "complex_convolution": Program(_convolved_by_complex_transforms, _of(64, 4096, number=FP32), _of(64, 4096, number=FP32)),
+    "real_convolution": Program(_convolved_by_real_transforms, _of(64, 4096, number=FP32), _of(64, 4096, number=FP32)),
+    "complex_signals": Program(lambda t, z: t.fft.ifft(t.fft.fft(z) * 2).real, _of(64, 4096, number="complex64")),
+    "spectrum_turned": Program(lambda t, x: t.fft.ifft(t.fft.fft(x) * 1j), _of(64, 4096, number=FP32)),
+    "layer_in_fp32": Program(lambda t, x, w: t.relu(x @ w), _of(2048, 1024, number=FP32), _of(1024, 1024, number=FP32)),
+    "routed_in_fp32": Program(_routed, _of(2048, 1024), _of(1024, 1024), _of(1024, 16, number=FP32)),
+    "normal_equations": Program(_normal_equations, _of(16, 256, 64, number=FP32)),
 }
 
 

@@ -20,7 +20,6 @@ from roofline.sources import read
 from roofline.sources.torch_trace import unneeded as trace_rules
 from roofline.torch import unneeded as function_rules
 from roofline.torch import workload
-from roofline.torch.fusion import fused
 from roofline.workload import Recording
 from torch_writer import TorchTrace
 from xspace_profiles import MICROSECOND, Instruction, annotation, hlo, host, programs, recorded
@@ -149,7 +148,7 @@ def test_traces_have_the_note_and_the_findings_of_other_rules(tmp_path: Path, no
     assert recording.notes.count(FAILED.format("this trace")) == 1
 
 
-@pytest.mark.parametrize("name", ["spared_bytes", "written_attention", "weight_cast", "unfused", "avoidable"])
+@pytest.mark.parametrize("name", ["spared_bytes", "unfused"])
 def test_rules_about_single_ops_of_traces_are_notes_too(name: str, tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise TypeError("an argument that is missing")
@@ -170,19 +169,13 @@ def test_changes_that_review_a_program_note_it(tmp_path: Path, noted: None, monk
     assert "the rule for chains failed on jit_step (IndexError); please report it" in report.input.notes
 
 
-def test_functions_have_the_notes_of_both_kinds_of_rules(noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise TypeError("an argument that is missing")
-
+def test_functions_have_the_note_and_the_findings_of_other_rules(noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, kept = read_calls("one_hot")
     monkeypatch.setattr(function_rules, "BY_SHAPE", (one_hot_products,))
-    monkeypatch.setattr(workload, "avoidable", fail)
-    eager, compiled = RuleFailures("this function"), RuleFailures("this function")
-    ops = workload.ops_of(calls, kept, None, eager)
+    failures = RuleFailures("this function")
+    ops = workload.ops_of(calls, kept, None, failures)
     assert {reason.kind for op in ops for reason in op.avoidable} == {"one-hot-product"}, "of the rules on graphs"
-    assert not any(op.avoidable for op in fused(calls, kept, None, compiled))
-    single = "the rule for single ops failed on this function (TypeError); please report it"
-    assert (eager.notes, compiled.notes) == ((FAILED.format("this function"), single), (single,))
+    assert failures.notes == (FAILED.format("this function"),)
 
 
 @pytest.mark.parametrize("sizes", ["0,10,16", "4,10,0", "0,0,0"])

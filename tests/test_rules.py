@@ -34,7 +34,7 @@ WRITTEN, PAIRS = (OPERAND, ""), (OPERAND, "pairs")
 LAYOUT = ("layout-copies", "")
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
-FULL = ("wide-format", "full fp32")
+FULL, COMPLEX = ("wide-format", "full fp32"), ("wide-format", "complex")
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
     "one_hot_square": {ROWS: 5},
@@ -75,6 +75,14 @@ TOLD = {
     "inverse_of_columns": {INVERSE: 1, FULL: 1},
     "inverse_of_vector": {INVERSE: 1, FULL: 1},
     "solved_for_identity": {INVERSE: 1, FULL: 1},
+    "widened_product": {("wide-format", ""): 3},  # and both casts
+    "cast_weights": {("wide-format", "arguments"): 1},
+    "dequantized_weights": {("wide-format", "weights"): 3},  # the cast, the scales and the product
+    "dequantized_cache": {("wide-format", "dequantized cache"): 5},
+    "in_doubles": {("wide-format", "fp64"): 3},
+    "complex_convolution": {COMPLEX: 4},
+    "spectrum_turned": {COMPLEX: 1},  # what is computed with an imaginary factor is no spectrum of real numbers
+    "layer_in_fp32": {FULL: 1},
     "inverse_of_matrix": {FULL: 1},
     "inverse_returned": {FULL: 1},
     "inverse_with_diagonal": {FULL: 1},
@@ -168,6 +176,9 @@ BY_SIZE = {
     "few_rows_of_cast_weights": {FEW_ROWS: 2, ("wide-format", "arguments"): 1},  # it does not say that the rows are an argument too
     "written_out": {},  # sizes tell what was multiplied, not by what
     "distances": {},
+    "dequantized_and_returned": {("wide-format", "weights"): 3},
+    "dequantized_cache": {("wide-format", "dequantized cache"): 3},  # the keys or the values, which have one size
+    "complex_convolution": {COMPLEX: 3},  # it does not say that the imaginary part is not used
     "computed_twice": {},  # nothing tells that both products have the same factors
     "computed_of_equal_views": {},
     "merged_factors_and_weights": {MERGED: 3},  # this trace has no accumulated gradients

@@ -64,6 +64,14 @@ ON_CPU = {
     "summed_rows_trained": {},
     "inverse_of_columns": {},
     "inverse_of_vector": {},
+    # It has no tf32, and multiplies fp32 as fast as bf16.
+    "inverse_of_matrix": {},
+    "inverse_returned": {},
+    "inverse_with_diagonal": {},
+    "solved_for_matrix": {},
+    "layer_in_fp32": {},
+    "widened_product": {},
+    "complex_convolution": {("wide-format", "complex"): 3},  # nothing takes the real part of the last transform's result
     # Padding is a fill and a copy of the data into it; zeros take no tensor.
     # Copies into gradients are writes.
     "linear_attention_trained": {("product-order", ""): 6},

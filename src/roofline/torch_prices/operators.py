@@ -163,7 +163,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.OTHER, ())
     if operator == Operator.COPY:
         return Meaning(Operator.CAST if category == "cast" else Operator.COPY, (source,))
-    if operator == Operator.DIVIDE and any(isinstance(arg, str) for arg in args):  # which rounds the quotients
+    words = [arg for arg in args if isinstance(arg, str)]
+    if (operator == Operator.DIVIDE and words) or any(word.endswith("j") for word in words):  # it rounds quotients, or has a complex number
         return Meaning(Operator.ELEMENTWISE, everything)
     if name in _POWERS and args[1:] == (2,):
         return Meaning(Operator.MULTIPLY, (0, 0))

@@ -70,7 +70,8 @@ class _Casts:
         self._products = [node for node in graph.of(*_PRODUCTS) if node.kernel != NO_KERNEL]
         self._kernels = {kernel for kernel, _ in multiplying(graph)}
         gradients = (array for node in graph.of(Operator.CAST) if node.phase == Phase.BACKWARD for array in node.gives)
-        self._updated = {_size(graph.arrays[array]) for array in (*graph.results, *gradients)}
+        results = (array for array in graph.results if array in graph.maker)  # arguments may stay as they are
+        self._updated = {_size(graph.arrays[array]) for array in (*results, *gradients)}
 
     def of_weights(self) -> Iterator[tuple[Node, Cast]]:
         """The products with weights or a cache that something makes narrower for them."""
