@@ -183,6 +183,25 @@ def test_scores_of_grouped_heads_are_found_in_every_shape_that_they_are_stored_i
     assert all(op in stored for op in large)
 
 
+def test_a_softmax_of_a_library_between_two_products_is_one_of_scores() -> None:
+    heads, scores = "f32[16,512,64]{2,1,0}", "f32[16,512,512]{2,1,0}"
+    text = f"""
+        HloModule attention, is_scheduled=true
+
+        ENTRY %main (q: f32[16,512,64], k: f32[16,512,64], v: f32[16,512,64]) -> f32[16,512,64] {{
+          %q = {heads} parameter(0)
+          %k = {heads} parameter(1)
+          %v = {heads} parameter(2)
+          %scores = {scores} dot(%q, %k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
+          %weights = {scores} custom-call(%scores), custom_call_target="__onednn$softmax"
+          ROOT %mixed = {heads} dot(%weights, %v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
+            lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
+        }}
+    """
+    stored = reasons(list(reviewed_program(parse(text), "cpu")))["stored-attention"]
+    assert [op.name for op in stored] == ["scores", "weights", "mixed"]
+
+
 def test_scores_of_queries_in_chunks_are_stored_too() -> None:
     def chunked(q: Any, k: Any, v: Any) -> Any:
         return jax.lax.map(lambda part: attention(part, k, v, causal=False), q)

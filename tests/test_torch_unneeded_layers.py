@@ -48,11 +48,14 @@ def test_a_softmax_of_logits_is_no_attention(tmp_path: Path) -> None:
     assert not findings_on(steps_of(loss), tmp_path, "stored-attention")
 
 
-def test_the_half_of_causal_scores_is_masked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mask", [(LONG, LONG), (4, 1, LONG, LONG)])
+def test_the_half_of_causal_scores_is_masked(tmp_path: Path, mask: tuple[int, ...]) -> None:
+    strides = [(16 * LONG * LONG, LONG * LONG, LONG, 1), (0, LONG * LONG, LONG, 1)[-len(mask) :]]  # expanded over the batch
+
     def attention(kernels: Kernels) -> None:
         kernels.op("aten::triu", [(LONG, LONG)], values=["1"])
         kernels.op("aten::bmm", [(HEADS, LONG, DEPTH), (HEADS, DEPTH, LONG)])
-        kernels.op("aten::add", [SCORES, (LONG, LONG)])
+        kernels.op("aten::add", [SCORES, mask], strides=strides)
         kernels.op("aten::_softmax", [SCORES], values=["-1", "False"])
         kernels.op("aten::bmm", [(HEADS, LONG, LONG), (HEADS, LONG, DEPTH)])
 

@@ -54,7 +54,7 @@ class _Search:
         """Whether a node changes what is compared, or removes elements by it; selecting one of two numbers removes none."""
         if node.operator != Operator.SELECT or not self.compared.isdisjoint(node.takes[1:]):
             return not self.compared.isdisjoint(node.takes)
-        if node.takes[0] not in self.compared:
+        if self.compared.isdisjoint(node.takes[:1]):
             return False
         fills = [self._graph.value(array) for array in node.takes[1:] if self._graph.distinct(array) == 1]
         if isinstance(node.params, int | float):

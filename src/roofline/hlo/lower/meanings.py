@@ -60,6 +60,7 @@ _FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward")
 _FACTORISATIONS, _SOLVES = ("cusolver_potrf", "hipsolver_potrf"), ("cusolver_trsm", "hipblas_trsm", "__cublas$triangularSolve")
 _LINEAR_ALGEBRA = ("lapack_", "cusolver_", "hipsolver_", "cublas_", "hipblas_")
 _NORMS = "__cudnn$norm"
+_SOFTMAX = "__onednn$softmax"  # along the last axis
 _PLACED = frozenset(
     ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"]
 )  # say where an array is, and change nothing
@@ -134,6 +135,8 @@ def _call(site: Site) -> Meaning:
         return Meaning(Operator.DECOMPOSE)
     if target.startswith(_NORMS):
         return Meaning(Operator.NORM)
+    if target == _SOFTMAX:
+        return Meaning(Operator.SOFTMAX, len(site.instruction.shape.dims) - 1)
     if attention_of(site) is not None:
         return Meaning(Operator.ATTENTION_GRADIENT if "Backward" in target else Operator.ATTENTION)
     if target.startswith(_SORTS):

@@ -9,7 +9,7 @@ query per sequence, as in decoding, says how much of a cache is filled.
 from collections.abc import Iterator
 
 from ...cost import NOTHING, Cost, less_traffic
-from ...graph import NO_KERNEL, SPREADING, Array, Graph, Operator, Phase
+from ...graph import NO_KERNEL, SPREADING, Array, Graph, Node, Operator, Phase
 from ...graph.facts.positions import positional_arrays
 from ...graph.node_axes import ELEMENTWISE
 from ...resource import HBM
@@ -23,9 +23,8 @@ _BUILDING = ELEMENTWISE | SPREADING | {Operator.FILL, Operator.SLICE, Operator.P
 
 def causal_masks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """Attention with a mask of positions, its cost without the scores that the mask removes, and the kernels that build the mask."""
-    masked = [(attention, mask) for attention in graph.of(Operator.ATTENTION) for mask in attention.takes[_FIRST_MASK:]]
-    for attention, mask in masked:
-        if mask not in graph.fact(positional_arrays) or len(graph.arrays[mask].shape) < 2:
+    for attention, mask in _masked(graph):
+        if len(graph.arrays[mask].shape) < 2 or mask not in graph.fact(positional_arrays):
             continue
         builders = _builders(graph, mask)
         group = ""
@@ -33,20 +32,23 @@ def causal_masks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
             group = BIAS if _differs_by_head(graph, mask) else BUILT
         for kernel in builders:
             yield kernel, Avoidable(kind=KIND, instead=NOTHING, group=group)
-        for node in (attention, *graph.gradients(attention)):
-            if node.kernel != NO_KERNEL:
-                instead = _without(graph.cost(node), graph.arrays[mask])
-                yield node.kernel, Avoidable(kind=KIND, instead=instead, unneeded="masked", group=group)
+        instead = _without(graph.cost(attention), graph.arrays[mask])
+        yield attention.kernel, Avoidable(kind=KIND, instead=instead, unneeded="masked", group=group)
 
 
 def key_masks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """Attention whose mask is the same for all queries and heads, with its cost without reading the mask."""
-    for attention in graph.of(Operator.ATTENTION):
-        for mask in (graph.arrays[array] for array in attention.takes[_FIRST_MASK:]):
-            for node in (attention, *graph.gradients(attention)) if _is_of_keys(mask) else ():
-                if node.kernel != NO_KERNEL:
-                    instead = less_traffic(graph.cost(node), _bytes(mask))
-                    yield node.kernel, Avoidable(kind=KIND, instead=instead, group=KEYS, saves=Saves.GOOD_KERNEL)
+    for attention, mask in _masked(graph):
+        if _is_of_keys(graph.arrays[mask]):
+            instead = less_traffic(graph.cost(attention), _bytes(graph.arrays[mask]))
+            yield attention.kernel, Avoidable(kind=KIND, instead=instead, group=KEYS, saves=Saves.GOOD_KERNEL)
+
+
+def _masked(graph: Graph) -> Iterator[tuple[Node, int]]:
+    """Attention and its gradients, with the arrays that may be masks; a gradient may read another name of the mask."""
+    for attention in graph.of(Operator.ATTENTION, Operator.ATTENTION_GRADIENT):
+        for array in attention.takes[_FIRST_MASK:]:
+            yield from ((node, array) for node in (attention, *graph.gradients(attention)) if node.kernel != NO_KERNEL)
 
 
 def _builders(graph: Graph, mask: int) -> list[int]:

@@ -263,9 +263,9 @@ class Arrays:
 
     def _repeated(self, tensor: Tensor, place: int) -> Made | None:
         """The last array that an operand with expanded axes may repeat: it has the other ones."""
-        shape = tuple(tensor.shape[axis] for axis in _own_axes(tensor))
-        recent = [made for made in self._made.get(tensor.distinct, ()) if place - made.place <= REACH and made.array.shape == shape]
-        return recent[-1] if recent else None
+        sizes = [tensor.shape[axis] for axis in _own_axes(tensor) if tensor.shape[axis] > 1]
+        recent = [made for made in self._made.get(tensor.distinct, ()) if place - made.place <= REACH]
+        return next((made for made in reversed(recent) if [size for size in made.array.shape if size > 1] == sizes), None)
 
     def _gathered(self, tensor: Tensor, place: int) -> Made | None:
         """The rows that were gathered last, if an operand may be them."""
@@ -292,7 +292,9 @@ class Arrays:
         number = self._graph.array(Array(tensor.shape, tensor.dtype, strides, sure=False))
         if made is not None:
             if tensor.elements > made.array.elements:
-                self._graph.append(Node(Operator.BROADCAST, (made.number,), (number,), Axes(_own_axes(tensor))))
+                axes = _own_axes(tensor)
+                is_same = made.array.shape == tuple(tensor.shape[axis] for axis in axes)
+                self._graph.append(Node(Operator.BROADCAST, (made.number,), (number,), Axes(axes) if is_same else None))
                 return number
             operator = Operator.SLICE if tensor.elements < made.array.elements else Operator.VIEW
             self._graph.append(Node(operator, (made.number,), (number,)))
