@@ -222,6 +222,11 @@ def _padded(torch: Any, x: Any, up: Any, down: Any) -> Any:
     return mixed.transpose(1, 2).reshape(16, 512, 2048) @ down
 
 
+def _beams(torch: Any, q: Any, cache: Any, order: Any) -> Any:
+    """Attention over a cache, which then follows its beams."""
+    return torch.nn.functional.scaled_dot_product_attention(q, cache, cache), cache.index_select(0, order)
+
+
 def _filled_up(torch: Any, x: Any, w: Any) -> Any:
     """Rows that are written into zeros."""
     rows = torch.zeros(16, 512, 1024, dtype=x.dtype, device="meta")
@@ -417,6 +422,9 @@ PROGRAMS: Mapping[str, Program] = {
     "padded_and_added": Program(
         lambda t, x, y, w: (t.nn.functional.pad(x, (0, 0, 0, 4096)) + y) @ w, _of(4096, 1024), _of(8192, 1024), _of(1024, 2048)
     ),
+    # States whose rows are put in another order.
+    "beams_reordered": Program(_beams, _of(64, 8, 1, 64), _of(64, 8, 512, 64), _ids(64)),
+    "rows_shuffled": Program(lambda t, q, k, order: (q * 2, k.index_select(0, order)), _of(64, 8, 1, 64), _of(64, 8, 512, 64), _ids(64)),
     # Odd sizes.
     "odd_words": Program(lambda t, x, w: x @ w, _of(512, 768), _of(768, 30522)),
     "odd_rows_of_few": Program(lambda t, x, w: x @ w, _of(17, 768), _of(768, 32768)),

@@ -107,6 +107,7 @@ TOLD = {
     "padded_by_joining": {PADDED: 2},
     "padded_by_writing": {PADDED: 1},
     "padded_columns": {PADDED: 2},
+    "beams_reordered": {("layout-copies", "reordered"): 1},
     "odd_words": {ODD: 1},
     "odd_channels": {ODD: 1},
     "tiny_rotations": {TINY: 1},
@@ -146,6 +147,7 @@ BY_SIZE = {
     "padded_tokens_trained": {PADDED: 12, UNUSED: 1},
     "padded_by_writing": {},
     "padded_beside_product": {PADDED: 2},
+    "beams_reordered": {},  # the trace does not say how many rows were gathered
     "one_hot_square": {},  # as many ids as columns: it may compare ids with ids
     "one_hot_kept": {ROWS: 4},
     "one_hot": {ROWS: 4},  # not the positions, of which the trace does not say that they are compared

@@ -1,6 +1,5 @@
 """Layers of PyTorch programs that could be written with less work: attention, lookups, caches, checkpoints, experts, convolutions."""
 
-from math import prod
 from pathlib import Path
 
 import pytest
@@ -224,30 +223,6 @@ def test_a_cache_that_is_dequantized_before_attention_reads_it(tmp_path: Path, s
         assert "bf16" in mine[0].levers[0]
 
 
-def _chosen(kernels: Kernels, name: str, tensor: tuple[int, ...], rows: int) -> None:
-    """Rows of a tensor, by ``index_select``, or by ``gather`` with an index that is expanded along all other axes."""
-    index, strides = ((rows,), (1,)) if name == "aten::index_select" else ((rows, *tensor[1:]), (1, *(0 for _ in tensor[1:])))
-    contiguous = [prod(tensor[axis + 1 :]) for axis in range(len(tensor))]
-    types = ["c10::BFloat16", "Scalar", "long int"]
-    kernels.trace.op(name, kernels.at, 5, [tensor, (), index], types=types, strides=[contiguous, (), strides])
-    kernels.trace.events[-1]["args"]["Concrete Inputs"][1] = "0"
-    kernels.run("gather")
-
-
-@pytest.mark.parametrize("name", ["aten::index_select", "aten::gather"])
-@pytest.mark.parametrize(("rows", "heads", "is_told"), [(64, 8, True), (32, 8, False), (64, 12, False)])
-def test_a_cache_that_is_put_in_the_order_of_beams(tmp_path: Path, name: str, rows: int, heads: int, is_told: bool) -> None:
-    def token(kernels: Kernels) -> None:
-        kernels.op("aten::_cudnn_attention_forward", [(64, heads, 1, 64), (64, heads, 512, 64), (64, heads, 512, 64)])
-        for _ in range(2):
-            _chosen(kernels, name, (64, 8, 512, 64), rows)
-
-    mine = [one for one in findings_on(steps_of(token), tmp_path, "layout-copies") if "in another order" in one.message]
-    assert bool(mine) == is_told
-    if mine:
-        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
-
-
 @pytest.mark.parametrize(("rolled", "is_told"), [((64, 8, 512, 64), True), ((64, 56, 56, 96), False)])
 def test_a_cache_that_is_shifted_to_append_to_it(tmp_path: Path, rolled: tuple[int, ...], is_told: bool) -> None:
     def token(kernels: Kernels) -> None:
@@ -263,19 +238,6 @@ def test_a_cache_that_is_shifted_to_append_to_it(tmp_path: Path, rolled: tuple[i
         predicted = mine[0].predicted
         assert predicted is not None
         assert 0.97 * (predicted.before_s - 200e-6) < predicted.low_s < predicted.time_s, "the rest of the step stays, within its variation"
-
-
-@pytest.mark.parametrize(("pool", "is_told"), [((4096, 16, 8, 64), True), ((4096, 8192), False)])
-def test_pages_that_are_gathered_before_attention_reads_them(tmp_path: Path, pool: tuple[int, ...], is_told: bool) -> None:
-    def token(kernels: Kernels) -> None:
-        for _ in range(2):
-            _chosen(kernels, "aten::index_select", pool, 2048)
-        kernels.op("aten::_cudnn_attention_forward", [(64, 8, 1, 64), (64, 8, 512, 64), (64, 8, 512, 64)])
-
-    mine = [one for one in findings_on(steps_of(token), tmp_path, "layout-copies") if "gathers the pages" in one.message]
-    assert bool(mine) == is_told
-    if mine:
-        assert mine[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -23,21 +23,10 @@ from ...rules.kernel_names import with_kernel_name
 from ...rules.layout_copies.reordered import reordered_elements
 from ...rules.layout_copies.stacked_activations import stacked_activations
 from ...rules.layout_copies.stacked_arguments import stacked_arguments
-from ...rules.masked_attention.scores import masked_scores
-from ...rules.padding.padded_arrays import padded_arrays
-from ...rules.padding.rooms import room_for_groups
-from ...rules.recomputation.recomputed import recomputed
-from ...rules.stored_attention.written import stored_scores
 from ...rules.tile_padding.padded_tiles import padded_tiles
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
-from ...rules.unused_results.occasional import occasional_work
-from ...rules.unused_results.parts import unused_gradients, unused_parts
-from ...rules.wide_format.doubles import doubles
-from ...rules.wide_format.products import wide_products
-from ...rules.wide_format.quantized import dequantized
-from ...rules.wide_format.transforms import complex_transforms
-from ...rules.wide_format.weights import cast_weights
+from ...rules.unused_results.parts import unused_parts
 from ...workload import Array, Avoidable, Op, Workload
 from ..ir.layers import LayerRun
 from ..ir.module import HloModule, Instruction
@@ -55,7 +44,6 @@ from .loop_states import is_split
 from .operations import operation
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
-from .reordered import reordered_arrays
 from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .shortened import EqualLayers, shortened_kernels
@@ -66,7 +54,6 @@ __all__ = ["Review", "reviewed_program"]
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (
-    reordered_arrays,
     pooled_windows,
     dense_gradients,
     carried_sums,
@@ -74,20 +61,6 @@ RULES: tuple[Rule, ...] = (
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
-    reordered_arrays: (
-        recomputed,
-        masked_scores,
-        stored_scores,
-        wide_products,
-        cast_weights,
-        dequantized,
-        doubles,
-        complex_transforms,
-        room_for_groups,
-        occasional_work,
-        unused_gradients,
-        padded_arrays,
-    ),
     # A copy that need not be made counts before its unused part.
     dense_gradients: (
         equal_values,

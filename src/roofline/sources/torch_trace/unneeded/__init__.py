@@ -25,8 +25,8 @@ from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
 from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
-from .reordered_caches import reordered_caches
 from .second_passes import repeated_pass
+from .shifted_caches import shifted_caches
 from .sorted_parts import sorted_parts
 from .train_mode import unused_statistics
 from .unfused import spared_bytes, unfused
@@ -38,7 +38,7 @@ Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]],
 BY_SHAPE: Rules = (
     sorted_parts,
     passed_messages,
-    reordered_caches,
+    shifted_caches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
 BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
