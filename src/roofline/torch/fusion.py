@@ -6,7 +6,8 @@ every tensor that its operators need and do not make, and writes the tensors tha
 sorts and scatters are kernels of their own. The foreach operators of an optimizer become one kernel.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from os.path import commonpath
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 
 from ..cost import Cost
 from ..formulas.network import Network
+from ..graph.fusion import grouped
 from ..resource import HBM
 from ..rule_failures import RuleFailures
 from ..workload import Op
@@ -40,7 +42,7 @@ def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: 
     """The ops of a program after fusion. ``kept`` is what is live when the program ends."""
     nodes = [_node(seen, network, failures) for seen in calls]
     makers = _connect(nodes)
-    groups = _grouped(nodes, makers)
+    groups = grouped({index: set(of.values()) for index, of in enumerate(makers)}, partial(_are_alike, nodes))
     last_writer = {number: index for index, node in enumerate(nodes) for number, _ in node.seen.writes}
     rows: dict[tuple[object, ...], Op] = {}
     for group in sorted(groups, key=lambda members: members[0]):
@@ -76,28 +78,13 @@ def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
     return makers
 
 
-def _grouped(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> list[list[int]]:
-    """Nodes in groups: each joins the groups of its producers, in order, where that is legal."""
-    group_of = list(range(len(nodes)))
-    members = {index: [index] for index in range(len(nodes))}
-    for index, node in enumerate(nodes):
-        if node.op.category not in FUSIBLE:
-            continue
-        for maker in sorted(set(makers[index].values()), reverse=True):
-            mine, theirs = group_of[index], group_of[maker]
-            if mine == theirs or nodes[maker].op.category not in FUSIBLE:
-                continue
-            if _alike(nodes, members[theirs], members[mine]) and not _between(nodes, group_of, members, theirs, mine):
-                members[theirs] = sorted(members[theirs] + members.pop(mine))
-                for one in members[theirs]:
-                    group_of[one] = theirs
-    return list(members.values())
-
-
-def _alike(nodes: Sequence[Node], first: Iterable[int], second: Iterable[int]) -> bool:
+def _are_alike(nodes: Sequence[Node], first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether two groups iterate over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
     one, other = [nodes[index] for index in first], [nodes[index] for index in second]
-    if len({node.op.category == OPTIMIZER for node in (*one, *other)}) > 1:
+    if (
+        any(node.op.category not in FUSIBLE for node in (*one, *other))
+        or len({node.op.category == OPTIMIZER for node in (*one, *other)}) > 1
+    ):
         return False
     rows = {node.rows for node in (*one, *other) if node.rows is not None}
     if len({rows_of for rows_of in rows if rows_of > 1}) > 1:
@@ -106,23 +93,6 @@ def _alike(nodes: Sequence[Node], first: Iterable[int], second: Iterable[int]) -
     if elements == others or others in {node.rows for node in one if node.rows}:
         return True
     return elements < others and all(node.rows is None for node in one)
-
-
-def _between(nodes: Sequence[Node], group_of: list[int], members: dict[int, list[int]], first: int, second: int) -> bool:
-    """Whether a node outside both groups depends on the first, and the second on it."""
-    end = members[second][-1]
-    waiting = [user for index in members[first] for user in nodes[index].users if group_of[user] not in (first, second)]
-    done = set()
-    while waiting:
-        index = waiting.pop()
-        group = group_of[index]
-        if group == second:
-            return True
-        if group in done or group == first or members[group][0] > end:
-            continue
-        done.add(group)
-        waiting += [user for one in members[group] for user in nodes[one].users if user <= end or group_of[user] == second]
-    return False
 
 
 def _kernel(nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list[int], kept: Kept, last_writer: dict[int, int]) -> Op:

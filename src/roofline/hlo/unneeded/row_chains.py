@@ -5,18 +5,19 @@ itself, unless the program prevents it (an optimization barrier) or a reduction 
 such as the exponentials of a softmax, in each kernel that needs it instead of storing it.
 """
 
+from collections.abc import Mapping, Sequence
+from functools import partial
+
 from msgspec import Struct
 
+from ...graph.fusion import ROW, SMALL, grouped
 from ..ir.module import Computation, Instruction
 from ..price.bodies import NAMING
 from ..price.elementwise import ELEMENTWISE
 from ..price.traffic import part_of, source
 from .kernels import Kernels
 
-ROW = 200 << 10  # bytes of the longest fp32 row that fits into the on-chip memory of one core
-SMALL = 1 << 20  # bytes: a kernel whose largest array is smaller is not worth fusing
 ANY = -1  # the size of a kernel of smaller arrays, such as sums of rows: it belongs to the chain that makes them
-MOST = 64  # kernels that one kernel replaces
 MORE = 1.05  # times an array's bytes: the most that kernels read to recompute it
 COSTLY = {"tanh", "erf", "power", "log", "log-plus-one", "logistic", "sine", "cosine", "tan", "atan2", "cbrt"}
 ALIKE = ELEMENTWISE | {"parameter", "constant", "iota", "broadcast", "bitcast", "reshape", "tuple", "get-tuple-element"}
@@ -43,24 +44,18 @@ def row_chains(kernels: Kernels) -> list[Chain]:
     computation = kernels.computation
     reads = {place: _reads(computation, one) for place, one in enumerate(computation) if one.opcode not in NAMING}
     sizes = {place: size for place in reads if place in kernels.costs and (size := _size(kernels, place, reads[place]))}
-    takers: dict[int, list[int]] = {}
-    for place, keys in reads.items():
-        for made, _ in keys:
-            takers.setdefault(made, []).append(place)
-    groups = {place: {place} for place in sizes}
-    for place in sizes:
-        for made in sorted({made for made, _ in reads[place]}):
-            one, other = groups[place], groups.get(made)
-            if other is None or other is one or sizes[made] == ANY or sizes[place] not in (ANY, sizes[made]):
-                continue
-            if len(one) + len(other) > MOST or _leaves(one | other, takers):
-                continue
-            other |= one
-            for each in one:
-                groups[each], sizes[each] = other, sizes[made]
-    found = {id(group): group for group in groups.values() if len(group) > 1}
+    makers = {place: {made for made, _ in keys} for place, keys in reads.items()}
+    found = [group for group in grouped(makers, partial(_are_alike, sizes)) if len(group) > 1]
     arrays = _Arrays(kernels, reads, set(sizes)) if found else None
-    return [_chain(arrays, group) for group in found.values()] if arrays else []
+    return [_chain(arrays, set(group)) for group in found] if arrays else []
+
+
+def _are_alike(sizes: Mapping[int, int], first: Sequence[int], second: Sequence[int]) -> bool:
+    """Whether two groups go through arrays of one size; a kernel of smaller ones joins those that make them."""
+    if any(place not in sizes for place in (*first, *second)):
+        return False
+    size = max(sizes[place] for place in first)
+    return size != ANY and max(sizes[place] for place in second) in (ANY, size)
 
 
 def _paths(one: Instruction) -> list[tuple[int, ...]]:
@@ -98,21 +93,6 @@ def _along_rows(computation: Computation, one: Instruction) -> bool:
     for axis in axes:
         columns *= whole.dims[axis] if axis < rank else 1
     return axes == list(range(rank - len(axes), rank)) and 4 * columns <= ROW
-
-
-def _leaves(group: set[int], takers: dict[int, list[int]]) -> bool:
-    """Whether a kernel outside depends on a group and the group on it: then the group cannot be one kernel."""
-    last = max(group)
-    seen: set[int] = set()
-    waiting = [taker for place in group for taker in takers.get(place, ()) if taker not in group]
-    while waiting:
-        place = waiting.pop()
-        if place in group:
-            return True
-        if place < last and place not in seen:
-            seen.add(place)
-            waiting += takers.get(place, ())
-    return False
 
 
 class _Arrays:

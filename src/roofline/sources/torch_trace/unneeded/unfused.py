@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from msgspec import Struct
 
 from ....cost import Cost
+from ....graph.fusion import MOST, SMALL
 from ....resource import HBM
 from ....torch_prices import Tensor
-from ....units import parse
 from ....workload import Avoidable
 from ..executions import Execution
 from ..pricing import PricedOp
@@ -33,9 +33,7 @@ JOINS, SUMS = "aten::cat", ("aten::add", "aten::add_")
 # fewer layout copies).
 REARRANGED = frozenset(f"aten::{name}" for name in ("roll", "flip", "rot90", "tril", "triu", "pixel_shuffle", "pixel_unshuffle"))
 LISTS = "aten::_foreach"  # the names of operators on lists of tensors begin like this
-LONGEST = 64  # operators of a chain: a compiler's kernels are not longer
 MOST_PARTS = 4  # that a result is split into, each read by another operator
-SMALL = parse("1 MB", "B")  # an operator that moves less does not break a chain
 # For the operator that identifies an optimizer: how many lists of tensors it reads and writes, and how many the fused kernel does.
 FUSED_LISTS = {"aten::_foreach_addcdiv_": (4, 7), "aten::_foreach_add_": (3, 5)}
 
@@ -106,7 +104,7 @@ def _chains(ordered: Sequence[PricedExecution]) -> Iterator[list[PricedExecution
         is_linked = held[1].priced.category in LINKED or held[1].name == JOINS or held[1].name in REARRANGED
         if is_linked and moved_bytes(held[1]) < SMALL:
             continue
-        if chain and (not is_linked or held[0].mark != chain[0][0].mark or len(chain) == LONGEST):
+        if chain and (not is_linked or held[0].mark != chain[0][0].mark or len(chain) == MOST):
             yield chain
             chain = []
         chain += [held] if is_linked else []
