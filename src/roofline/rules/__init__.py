@@ -17,6 +17,7 @@ from .layout_copies.selected_updates import selected_updates
 from .layout_copies.stacked_activations import stacked_activations
 from .layout_copies.stacked_arguments import stacked_arguments
 from .layout_copies.stacked_states import stacked_states
+from .low_batch.carried_sums import carried_sums
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
 from .masked_attention.masks import causal_masks, key_masks
@@ -72,6 +73,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     low_batches,
     linear_recurrences,
     parallel_products,
+    carried_sums,
     stored_repeats,
     folded_patches,
     stored_masks,

@@ -35,12 +35,10 @@ from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
-from .carried_sums import carried_sums
 from .dense_gradients import dense_gradients
 from .fingerprints import Fingerprints
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
-from .loop_states import is_split
 from .operations import operation
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
@@ -56,7 +54,6 @@ Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 RULES: tuple[Rule, ...] = (
     pooled_windows,
     dense_gradients,
-    carried_sums,
     repeated_rows,
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
@@ -190,7 +187,7 @@ class Review:
 
     def is_split(self, computation: int, index: int) -> bool:
         """Whether an instruction is a product whose depth is split, so that its parts are summed afterwards."""
-        return _is_split(self._of(computation), index)
+        return self._of(computation).is_split(index)
 
     def bias_kernel(self, computation: int, index: int) -> Cost:
         """The cost of the kernel that would add the bias of a product in 16 bits, if the compiler fuses it into wider products alone."""
@@ -342,11 +339,6 @@ def reviewed_program(
     return Review.of(module, platform, link=link, trips=trips).workload()
 
 
-def _is_split(kernels: Kernels, place: int) -> bool:
-    product = kernels.product(place)
-    return product is not None and product.batch > 1 and is_split(kernels, place, product.batch)
-
-
 def _as_written(module: HloModule) -> HloModule:
     try:
         return as_written(module)
@@ -362,7 +354,7 @@ def _lowered(pricer: Pricer, times: Mapping[int, int]) -> Lowered | None:
 
 
 def _product(kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:
-    return kernels.product(place) or kernels.convolved_product(place), _is_split(kernels, place)
+    return kernels.product(place) or kernels.convolved_product(place), kernels.is_split(place)
 
 
 def _operation(kernels: Kernels, place: int, cost: Cost) -> Operation | None:

@@ -15,7 +15,7 @@ from ..lower.products import DOTS, product_dimensions, product_sizes
 from ..price.convolved_products import ProductSizes, convolved_product
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
-from .values import Value, Values
+from .values import RENAMED, Value, Values
 
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
@@ -95,17 +95,11 @@ class Kernels:
         self._products: dict[int, Product | None] = {}
         self._convolved: dict[int, ConvolvedProduct | None] = {}
         self._inside: dict[str, tuple[int, ...]] = {}  # fused body -> instructions that may be products
-        self.splits: dict[int, bool] = {}  # cache of `is_split`: whether a batched product is one whose depth was split
+        self._splits: dict[int, bool] = {}
 
     @property
     def are_in_entry(self) -> bool:
         return self.number == self.module.entry
-
-    @cached_property
-    def trips(self) -> int | None:
-        """How often a loop runs this computation; ``None`` if that is not known, or it is not a loop's body."""
-        loop = self.values.loops.get(self.computation.name)
-        return self.pricer.trip_count(Site(self.module, loop.computation, loop.instruction, self.platform)) if loop else None
 
     @property
     def is_shortened(self) -> bool:
@@ -140,6 +134,28 @@ class Kernels:
             largest = max(known, key=lambda product: product.sizes.flops, default=None)
             self._convolved[index] = largest if len(known) == len(products) else None
         return self._convolved[index]
+
+    def is_split(self, index: int) -> bool:
+        """Whether a kernel computes a product whose depth was split: the batch of its result is summed right after."""
+        if index not in self._splits:
+            product = self.product(index)
+            self._splits[index] = product is not None and product.batch > 1 and self._is_summed(index, product.batch)
+        return self._splits[index]
+
+    def _is_summed(self, index: int, parts: int) -> bool:
+        users = self.values.users(self.computation, index)
+        reductions = (self.values.parts_with("reduce", self.computation, user) for user in users)
+        summed = (any(self._sums(reduction, index, parts) for reduction in inside) for inside in reductions)
+        return bool(users) and all(summed)
+
+    def _sums(self, reduction: Value, index: int, parts: int) -> bool:
+        """Whether a reduction sums a kernel's result over the parts, which are its first dimension."""
+        if reduction.instruction.dimensions[:1] != (0,):
+            return False
+        summed = self.values.operand(reduction, 0)
+        while summed.opcode in RENAMED and summed.shape.dims[:1] == (parts,):
+            summed = self.values.operand(summed, 0)
+        return self.holding(self.values.made_by(summed)) == index
 
     @cached_property
     def products(self) -> dict[int, Product]:

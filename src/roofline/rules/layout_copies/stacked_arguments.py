@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ...cost import NOTHING
 from ...graph import NO_KERNEL, Graph, Node, Operator
 from ...graph.facts.kernels import consists_of
+from ...graph.facts.pieces import pieces
 from ...workload import Avoidable, Usual
 from .gathered_blocks import CLASS, KIND
 
@@ -31,16 +32,9 @@ def stacked_arguments(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 def _cuts(graph: Graph, product: Node) -> Iterator[Node]:
     """The slices that a product multiplies, perhaps concatenated with others."""
-    waiting, seen = [*product.takes[:2]], set[int]()
-    while waiting:
-        node = graph.made_by(waiting.pop(), Operator.SLICE, Operator.CONCATENATE, through=(Operator.VIEW,))
-        if node is None or node.gives[0] in seen:
-            continue
-        seen.add(node.gives[0])
-        if node.operator == Operator.SLICE:
-            yield node
-        else:
-            waiting += node.takes
+    for side in product.takes[:2]:
+        makers = (graph.maker.get(piece) for piece in pieces(graph, side, (Operator.VIEW,)))
+        yield from (maker for maker in makers if maker is not None and maker.operator == Operator.SLICE)
 
 
 def _is_one_piece(graph: Graph, cut: Node) -> bool:
