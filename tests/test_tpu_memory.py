@@ -420,3 +420,12 @@ ENTRY main {{
 """
     # Those of `p`, of `q` and of the loop, which is one; the result's is not temporary. And what the condition returns.
     assert peak(text).temporaries == ALIGNMENT + 2 * ALIGNMENT + TUPLE
+
+
+def test_a_program_of_calls_that_were_not_copied_is_followed_once() -> None:
+    # Each computation calls the next one twice, 2^40 times the last one in all.
+    calls = [f"f{level} {{ p = {SMALL} parameter(0)\n a = {SMALL} call(p), to_apply=f{level + 1}\n" for level in range(40)]
+    bodies = "".join(f"{call} ROOT b = {SMALL} call(a), to_apply=f{level + 1} }}\n" for level, call in enumerate(calls))
+    last = f"f40 {{ p = {SMALL} parameter(0)\n ROOT n = {SMALL} cosine(p) }}\n"
+    text = f"{HEAD}{last}{bodies}ENTRY main {{ x = {SMALL} parameter(0)\n ROOT r = {SMALL} call(x), to_apply=f0 }}\n"
+    assert peak(text).arguments == MATRIX

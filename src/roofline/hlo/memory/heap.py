@@ -53,6 +53,7 @@ class Heap:
         self._time = 0
         self._pieces: list[Piece] = []
         self._tuples = 0
+        self._followed: set[int] = set()  # computations: the compiler makes a copy of one for each call of it
         self._follow(liveness.module.entry, "call", {})
 
     @property
@@ -63,6 +64,9 @@ class Heap:
 
     def _follow(self, number: int, role: str, carried: Memory) -> None:
         """Follows a computation; ``carried`` is the memory of parameters that a loop carries in the heap."""
+        if number in self._followed:
+            return
+        self._followed.add(number)
         values, slots = self._liveness.values[number], self._liveness.slots.of(number, role)
         own: dict[Slot | Value, Piece] = {slot: Piece(slot.bytes) for slot in slots.own}
         self._pieces += own.values()
