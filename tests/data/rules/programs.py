@@ -14,7 +14,7 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 HERE = Path(__file__).parent
-BF16, FP32, INT32 = jnp.bfloat16, jnp.float32, jnp.int32
+BF16, FP32, INT32, INT8 = jnp.bfloat16, jnp.float32, jnp.int32, jnp.int8
 
 
 def stored_attention(q, k, v):
@@ -161,6 +161,14 @@ def multiplied_twice(x, w):
     return jax.nn.relu(x @ w), jnp.tanh(lax.optimization_barrier(x) @ w)
 
 
+def cast_weights(x, up, down):
+    return lax.dot(jax.nn.relu(x @ up), lax.optimization_barrier(down.astype(BF16)))
+
+
+def dequantized_weights(x, w, scale):
+    return x @ lax.optimization_barrier(w.astype(BF16) * scale)
+
+
 HEADS = ((8, 16, 2048, 64), BF16)
 PROGRAMS = {
     stored_attention: ("v5e", HEADS, HEADS, HEADS),
@@ -187,6 +195,8 @@ PROGRAMS = {
     multiplied_twice: ("v5e", ((8192, 4096), BF16), ((4096, 4096), BF16)),
     occasional: ("v5e", ((8192, 2048), BF16), ((2048, 2048), BF16), ((2048, 2048), BF16), ((), INT32)),
     padded_depth: ("v5e", ((8192, 3000), BF16), ((3000, 4096), BF16)),
+    cast_weights: ("v5e", ((512, 4096), BF16), ((4096, 4096), BF16), ((4096, 16384), FP32)),
+    dequantized_weights: ("v5e", ((512, 8192), BF16), ((8192, 8192), INT8), ((8192,), BF16)),
 }
 
 
