@@ -19,8 +19,6 @@ from .values import RENAMED, Value, Values
 
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
-_FEW = 0.05
-_TINY = 4
 
 
 class Product(Struct, frozen=True, kw_only=True):
@@ -43,16 +41,6 @@ class Product(Struct, frozen=True, kw_only=True):
     def flops(self) -> int:
         return 2 * self.batch * self.rows * self.depth * self.columns
 
-    @property
-    def is_of_vectors(self) -> bool:
-        """Whether it is an inner product of two vectors, which is a sum rather than a product of matrices."""
-        return self.rows == self.columns == 1
-
-    @property
-    def is_tiny(self) -> bool:
-        """Whether two of its three sizes are so small that a matrix unit has next to nothing to do."""
-        return sorted((self.rows, self.depth, self.columns))[1] <= _TINY
-
     def __str__(self) -> str:
         whole = ProductSizes(self.batch, self.rows, self.depth, self.columns)
         return f"{whole} in {self.groups:,} groups" if self.groups else str(whole)
@@ -72,11 +60,6 @@ class Convolution(Struct, frozen=True):
     left: Value
     right: Value
     channels: tuple[int, int]
-
-    @property
-    def is_stencil(self) -> bool:
-        """Whether it has one channel only."""
-        return self.channels == (1, 1)
 
 
 class Kernels:
@@ -100,11 +83,6 @@ class Kernels:
     @property
     def are_in_entry(self) -> bool:
         return self.number == self.module.entry
-
-    @property
-    def is_shortened(self) -> bool:
-        """Whether one layer represents others."""
-        return bool(self.times)
 
     def product(self, index: int) -> Product | None:
         """The product that a kernel computes; the largest if there are several."""
@@ -167,17 +145,6 @@ class Kernels:
         """The kernels that cost something and are a convolution."""
         found = {index: _convolution(self.values, Value(self.computation, index)) for index in self.costs}
         return {index: one for index, one in found.items() if one is not None}
-
-    def are_few(self, ids: Collection[int]) -> bool:
-        """Whether some products have a negligible share of the FLOP of all products."""
-        every = {*self.products, *self.convolutions}
-        mine, all_of_them = (sum(float(self.costs[id].flops or 0) * self.times.get(id, 1) for id in those) for those in (ids, every))
-        return mine < _FEW * all_of_them
-
-    def parts_with(self, opcode: str) -> Iterator[Value]:
-        """The instructions of the computation with this opcode, inside of fusions too."""
-        for place in range(len(self.computation)):
-            yield from self.values.parts_with(opcode, self.computation, place)
 
     def users(self, index: int, renaming: Collection[str] = ("get-tuple-element", "bitcast")) -> set[int]:
         """The kernels that use a kernel's result, followed through instructions that only rename it."""
