@@ -23,7 +23,7 @@ from roofline.torch.unneeded import avoidable_in
 from roofline.torch_prices import Call, Tensor, price
 
 # Of each program, the kind and group of its findings, and how many calls have them.
-ROWS, ORDER, JOINED, GATHERED = ("one-hot-product", ""), ("product-order", ""), "joined rows", "gathered rows"
+ROWS, ORDER, REPEATED = ("one-hot-product", ""), ("product-order", ""), ("repeated-operand", "rows")
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
@@ -88,10 +88,11 @@ TOLD = {
     "inverse_with_diagonal": {FULL: 1},
     "solved_for_matrix": {FULL: 1},
     "merged_factors": {MERGED: 3},  # the gradient of the sum, and those of both factors
-    "gathered": {(OPERAND, GATHERED): 1},
-    "gathered_trained": {(OPERAND, GATHERED): 3},
-    "gathered_by_groups": {(OPERAND, GATHERED): 1},
-    "gathered_and_joined": {(OPERAND, JOINED): 3},
+    "gathered": {REPEATED: 1},
+    "gathered_then_changed": {REPEATED: 1},  # a function of each element, which is the same for equal rows
+    "gathered_trained": {REPEATED: 3},
+    "gathered_by_groups": {REPEATED: 1},
+    "gathered_and_joined": {REPEATED: 3},
     "repeated_heads": {(OPERAND, STORED): 3},  # both copies and attention
     "repeated_keys": {(OPERAND, STORED): 2},
     "repeated_mask": {(OPERAND, MASK): 2},
@@ -141,7 +142,8 @@ BY_SIZE = {
     "diagonal_used": {},
     "products_beside": {ORDER: 2},
     "joined_and_summed": {APPENDED: 1},  # the caller may use what was joined
-    "gather_beside_product": {(OPERAND, GATHERED): 1},
+    "gather_beside_product": {REPEATED: 1},
+    "gathered_and_joined": {REPEATED: 2},  # nothing tells that the gradient of the weights multiplies joined rows
     "repeat_beside_product": {(OPERAND, STORED): 2},
     "padded_tokens": {PADDED: 5},  # not attention, whose queries are not the rows of a product
     "padded_tokens_trained": {PADDED: 12, UNUSED: 1},

@@ -38,7 +38,7 @@ from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
 from .recomputation.recomputed import recomputed
-from .repeated_operand.gathered_rows import gathered_rows
+from .repeated_operand.rows import repeated_rows
 from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
 from .repeated_operand.written_out import written_products
 from .stored_attention.written import stored_scores
@@ -112,6 +112,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     stacked_activations,
     loop_invariants,
     reordered_elements,
+    repeated_rows,
     padded_tiles,
 )
-RULES: tuple[Rule, ...] = (*ON_PROGRAMS, gathered_rows)
+RULES = ON_PROGRAMS

@@ -23,6 +23,7 @@ from ...rules.kernel_names import with_kernel_name
 from ...rules.layout_copies.reordered import reordered_elements
 from ...rules.layout_copies.stacked_activations import stacked_activations
 from ...rules.layout_copies.stacked_arguments import stacked_arguments
+from ...rules.repeated_operand.rows import repeated_rows
 from ...rules.tile_padding.padded_tiles import padded_tiles
 from ...rules.unused_results.diagonals import diagonals_of_products
 from ...rules.unused_results.loops import unused_in_loops
@@ -42,7 +43,6 @@ from .labels import Wording, label, wording
 from .operations import operation
 from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
-from .repeated_rows import repeated_rows
 from .row_chains import Chain, row_chains
 from .shortened import EqualLayers, shortened_kernels
 from .values import Value, Values
@@ -54,7 +54,6 @@ Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 RULES: tuple[Rule, ...] = (
     pooled_windows,
     dense_gradients,
-    repeated_rows,
 )
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
@@ -68,8 +67,9 @@ _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
         stacked_activations,
         loop_invariants,
         reordered_elements,
+        repeated_rows,
+        padded_tiles,
     ),
-    repeated_rows: (padded_tiles,),
 }
 
 
