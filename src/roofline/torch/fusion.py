@@ -1,9 +1,10 @@
 """A model of what torch.compile fuses: chains of elementwise operators, casts, copies, gathers, norms, softmax and reductions.
 
 Operators become one kernel if one produces an operand of the other, they iterate over the same elements (or over the rows that a reduction
-of the group makes of them), their reductions have the same rows, and no operator outside has to run between them. The kernel reads once
-every tensor that its operators need and do not make, and writes the tensors that are needed outside. Products, convolutions, attention,
-sorts and scatters are kernels of their own. The foreach operators of an optimizer become one kernel.
+of the group makes of them), their reductions have the same rows, and no operator outside has to run between them, up to as many as one
+kernel replaces (`graph.fusion`). The kernel reads once every tensor that its operators need and do not make, and writes the tensors that
+are needed outside. Products, convolutions, attention, sorts and scatters are kernels of their own. The foreach operators of an optimizer
+become one kernel.
 """
 
 from collections.abc import Sequence
@@ -81,10 +82,8 @@ def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
 def _are_alike(nodes: Sequence[Node], first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether two groups iterate over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
     one, other = [nodes[index] for index in first], [nodes[index] for index in second]
-    if (
-        any(node.op.category not in FUSIBLE for node in (*one, *other))
-        or len({node.op.category == OPTIMIZER for node in (*one, *other)}) > 1
-    ):
+    categories = {node.op.category for node in (*one, *other)}
+    if not categories <= FUSIBLE or (OPTIMIZER in categories and len(categories) > 1):
         return False
     rows = {node.rows for node in (*one, *other) if node.rows is not None}
     if len({rows_of for rows_of in rows if rows_of > 1}) > 1:
