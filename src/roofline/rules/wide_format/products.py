@@ -7,7 +7,7 @@ numbers have no narrow format.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from ...cost import NOTHING, Cost, less_traffic
 from ...graph import NO_KERNEL, RENAMING, Array, Graph, Node, Operator, Sizes, Windows
@@ -121,8 +121,7 @@ class _WideProducts:
 
     def _in(self, kernel: int, unit: Resource, share: float = 1) -> Cost:
         """The cost of a product on another unit, with a share of its bytes."""
-        cost = self._graph.kernels[kernel].cost
-        return less_traffic(_moved(cost, self.units[kernel], unit), cost.known(HBM) * (1 - share))
+        return _on_unit(self._graph.kernels[kernel].cost, self.units[kernel], unit, share)
 
     def _would_compute_functions(self, kernel: int) -> bool:
         """Whether a product without a function of its own would compute, in bf16, that of a product whose result it reads."""
@@ -219,6 +218,12 @@ def _casts_before(graph: Graph, array: int, elements: int) -> Iterator[Node]:
         waiting += node.takes
         if node.operator == Operator.CAST and graph.arrays[node.gives[0]].elements == elements and widened(graph, node.gives[0]):
             yield node
+
+
+@lru_cache(maxsize=256)  # a program repeats its products for each layer
+def _on_unit(cost: Cost, unit: Resource, into: Resource, share: float) -> Cost:
+    """A cost whose work on one unit another does, with a share of its bytes."""
+    return less_traffic(_moved(cost, unit, into), cost.known(HBM) * (1 - share))
 
 
 def _moved(cost: Cost, unit: Resource, into: Resource) -> Cost:
