@@ -54,14 +54,6 @@ class ConvolvedProduct(Struct, frozen=True):
     sizes: ProductSizes
 
 
-class Convolution(Struct, frozen=True):
-    """A convolution: its two operands, and its input and output channels."""
-
-    left: Value
-    right: Value
-    channels: tuple[int, int]
-
-
 class Kernels:
     """The kernels of one computation: the cost of one execution of each, and its product.
 
@@ -141,10 +133,9 @@ class Kernels:
         return {index: found for index in self.costs if (found := self.product(index)) is not None}
 
     @cached_property
-    def convolutions(self) -> dict[int, Convolution]:
+    def convolutions(self) -> frozenset[int]:
         """The kernels that cost something and are a convolution."""
-        found = {index: _convolution(self.values, Value(self.computation, index)) for index in self.costs}
-        return {index: one for index, one in found.items() if one is not None}
+        return frozenset([index for index in self.costs if _is_convolution(self.computation[index])])
 
     def users(self, index: int, renaming: Collection[str] = ("get-tuple-element", "bitcast")) -> set[int]:
         """The kernels that use a kernel's result, followed through instructions that only rename it."""
@@ -156,10 +147,6 @@ class Kernels:
                 else:
                     found.add(user)
         return found
-
-    def place(self, instruction: Instruction) -> int:
-        """The index of an instruction of the computation."""
-        return self._places[id(instruction)]
 
     def holding(self, value: Value) -> int | None:
         """The kernel that computes a value, inside or as its result."""
@@ -208,13 +195,5 @@ def _convolved(values: Values, made: Value) -> ConvolvedProduct | None:
     return ConvolvedProduct(made, wider(left.shape.number, right.shape.number), sizes) if sizes and sizes.flops > 0 else None
 
 
-def _convolution(values: Values, made: Value) -> Convolution | None:
-    """The convolution that an instruction computes; ``None`` for other instructions."""
-    instruction = made.instruction
-    labels = instruction.convolution if instruction.opcode in ("convolution", "custom-call") else None
-    if labels is None or len(instruction.operands) < 2:
-        return None
-    left, right = values.operand(made, 0), values.operand(made, 1)
-    kernel = made.shape if instruction.custom_call_target == "__cudnn$convBackwardFilter" else right.shape
-    axes = (labels.kernel_input_feature, labels.kernel_output_feature)
-    return Convolution(left, right, (kernel.dims[axes[0]], kernel.dims[axes[1]])) if max(axes) < len(kernel.dims) else None
+def _is_convolution(instruction: Instruction) -> bool:
+    return instruction.opcode in ("convolution", "custom-call") and len(instruction.operands) > 1 and instruction.convolution is not None
