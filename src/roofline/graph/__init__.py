@@ -7,7 +7,23 @@ not ``sure``.
 
 from .backend import CPU, GPU_BY_REQUEST, Backend
 from .graph import NO_KERNEL, Graph, Kernel, Node, Operation, Phase, Region
-from .operators import RENAMING, ROW_BY_ROW, SCALING, SPREADING, Array, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes, Windows
+from .operators import (
+    RENAMING,
+    ROW_BY_ROW,
+    SCALING,
+    SPREADING,
+    Array,
+    Axes,
+    Factor,
+    Operator,
+    Padding,
+    Params,
+    Part,
+    Pooling,
+    Rows,
+    Sizes,
+    Windows,
+)
 
 __all__ = [
     "CPU",
@@ -30,6 +46,7 @@ __all__ = [
     "Params",
     "Part",
     "Phase",
+    "Pooling",
     "Region",
     "Rows",
     "Sizes",

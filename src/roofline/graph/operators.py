@@ -139,6 +139,13 @@ class Rows(Struct, frozen=True, gc=False):
     axes: tuple[int, ...]
 
 
+class Pooling(Struct, frozen=True, gc=False):
+    """The windows of a reduction: how many elements each has along each axis, and how far windows are apart."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
 class Padding(Struct, frozen=True, gc=False):
     """Elements added before, after and between those of each axis; before and after may be negative. ``value`` is that of all of them, if
     it is known.
@@ -165,7 +172,7 @@ class Windows(Struct, frozen=True, gc=False):
 
 
 # The sizes of a product; the axis of a gather, scatter, concatenation or iota; the value of a fill; and so on.
-Params = Sizes | Axes | Part | Rows | Padding | Windows | int | float | None
+Params = Sizes | Axes | Part | Rows | Padding | Pooling | Windows | int | float | None
 
 
 class Array(Struct, frozen=True, gc=False):

@@ -7,6 +7,7 @@ from ..workload import Avoidable
 from .dense_experts.gated import dense_experts
 from .duplicated_work.equal_values import equal_values
 from .duplicated_work.loop_invariants import loop_invariants
+from .duplicated_work.pooled_windows import pooled_windows
 from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.gathered_blocks import gathered_blocks
@@ -104,6 +105,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     occasional_work,
     unused_gradients,
     padded_arrays,
+    pooled_windows,
     equal_values,
     stacked_arguments,
     unused_parts,

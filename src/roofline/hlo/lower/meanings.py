@@ -5,7 +5,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from ...errors import FormulaError, SourceError
-from ...graph import ROW_BY_ROW, Axes, Factor, Operator, Padding, Params, Part, Rows, Sizes, Windows
+from ...graph import ROW_BY_ROW, Axes, Factor, Operator, Padding, Params, Part, Pooling, Rows, Sizes, Windows
 from ..ir.attributes import DotDimensions
 from ..price.calls.fmha import attention_of
 from ..price.types import Site
@@ -45,7 +45,7 @@ _NAMES = {
     Operator.TOP_K: "topk",
     Operator.FACTOR: "cholesky",
     Operator.SOLVE: "triangular-solve",
-    Operator.WINDOW: "reduce-window select-and-scatter",
+    Operator.WINDOW: "select-and-scatter",
     Operator.RANDOM: "rng rng-bit-generator",
     Operator.COLLECTIVE: """
         all-gather all-gather-start all-to-all collective-broadcast collective-permute collective-permute-start ragged-all-to-all
@@ -213,6 +213,11 @@ def _exchanged_sum(site: Site) -> Meaning:
     return Meaning(Operator.COLLECTIVE, Axes((), _OPERATORS.get(root, Operator.OTHER)))
 
 
+def _pool(site: Site) -> Meaning:
+    sides = site.instruction.window
+    return Meaning(Operator.WINDOW, Pooling(tuple(side.size for side in sides), tuple(side.stride for side in sides)))
+
+
 def _concatenate(site: Site) -> Meaning:
     return Meaning(Operator.CONCATENATE, site.instruction.dimensions[0])
 
@@ -282,6 +287,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
     "dynamic-reshape": _reshape,
     "transpose": _transpose,
     "reduce": _reduce,
+    "reduce-window": _pool,
     **dict.fromkeys(("all-reduce", "all-reduce-start", "collective-reduce", "reduce-scatter"), _exchanged_sum),
     "fft": _transform,
     "concatenate": _concatenate,

@@ -41,7 +41,6 @@ from .fingerprints import Fingerprints
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .operations import operation
-from .pooled_windows import pooled_windows
 from .program_arrays import exchanged, results_of
 from .row_chains import Chain, row_chains
 from .shortened import EqualLayers, shortened_kernels
@@ -51,10 +50,7 @@ __all__ = ["Review", "reviewed_program"]
 
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
-RULES: tuple[Rule, ...] = (
-    pooled_windows,
-    dense_gradients,
-)
+RULES: tuple[Rule, ...] = (dense_gradients,)
 # The rules on graphs that come after a rule here, while that is not one on graphs too.
 _AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
     # A copy that need not be made counts before its unused part.
