@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from roofline.analysis.evidence import with_evidence
 from roofline.cost import Cost
 from roofline.errors import RooflineError
 from roofline.machines import load
@@ -84,7 +85,7 @@ def freeze(path: Path) -> Frozen:
     """What the code of today makes of an input; of one that it cannot read, the error."""
     chip = next((name for part, name in CHIPS.items() if part in str(path)), "h200")
     try:
-        recording = read(str(path), load(chip) if chip != "h200" else machine_for)
+        recording = with_evidence(read(str(path), load(chip) if chip != "h200" else machine_for))
     except RooflineError as error:
         return Frozen({}, {}, str(error).replace(str(path), path.name))
     costs: dict[str, Amounts] = {}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from roofline.hlo.unneeded import reviewed_program
+from evidence import reviewed_program
 from roofline.jax import lower
 from roofline.machines import load
 from roofline.workload import Op

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
+from evidence import reviewed_program
 from fusion_programs import module, programs
 from roofline.hlo.fusion import compiler_model
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.workload import Op, PeakMemory
 
 DATA = Path(__file__).parent / "data"

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from evidence import reviewed_program
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.ir.layers import KEPT
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price import equal_layers
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.rules.words import observed
 from roofline.workload import Op
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from evidence import reviewed_program
 from reviewed import H200, of_shape, ops_of
 from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import Review, reviewed_program
+from roofline.hlo.unneeded import Review
 from roofline.jax import lower
 from roofline.machines import load
 from roofline.resource import HBM, matrix

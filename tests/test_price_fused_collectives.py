@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from evidence import reviewed_program
 from hlo_programs import SHARED
 from priced import DATA, amounts
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price.program import executed, program
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 
 LAYERS = DATA / "tpu" / "gathered_layers_v5e.hlo.txt.gz"  # 8 layers of two weights of 4096 x 4096, each over 16 chips
 WEIGHT = 4096 * 4096 * 2

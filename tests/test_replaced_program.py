@@ -6,11 +6,11 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from evidence import reviewed_program
 from roofline.analysis.expected_times import predict_op
 from roofline.analysis.modelled_program import modelled
 from roofline.analysis.replaced_program import replaced
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.jax import record
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for

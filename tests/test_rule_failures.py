@@ -1,14 +1,14 @@
 """A rule that fails costs what it would have found and a note, never the report; to the tests and the fuzzer it is a bug."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from recorded_calls import read as read_calls
 from roofline import rule_failures
-from roofline import rules as graph_rules
-from roofline.analysis import analyze
+from roofline.analysis import analyze, evidence
+from roofline.analysis.evidence import with_evidence
 from roofline.analysis.what_if import what_if
 from roofline.errors import SourceError
 from roofline.hlo import unneeded
@@ -20,7 +20,7 @@ from roofline.sources import read
 from roofline.sources.torch_trace import unneeded as trace_rules
 from roofline.torch import unneeded as function_rules
 from roofline.torch import workload
-from roofline.workload import Recording
+from roofline.workload import Recording, Workload
 from torch_writer import TorchTrace
 from xspace_profiles import MICROSECOND, Instruction, annotation, hlo, host, programs, recorded
 from xspace_writer import Event
@@ -66,7 +66,13 @@ def unreadable(_: object) -> Iterator[object]:
 def program(tmp_path: Path) -> Recording:
     path = tmp_path / "step.hlo"
     path.write_text(TWICE)
-    return read(path)
+    return with_evidence(read(path))
+
+
+def with_rule(monkeypatch: pytest.MonkeyPatch, rule: Callable[[object], Iterator[object]]) -> None:
+    """Another rule before those that look at graphs."""
+    for name in ("RULES", "ON_PROGRAMS"):
+        monkeypatch.setattr(evidence, name, (rule, *getattr(evidence, name)))
 
 
 def kinds(recording: Recording) -> set[str]:
@@ -75,7 +81,7 @@ def kinds(recording: Recording) -> set[str]:
 
 def test_the_other_rules_still_find_what_they_find(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (kinds(program(tmp_path)), program(tmp_path).notes) == ({"duplicated-work"}, ())
-    monkeypatch.setattr(unneeded, "RULES", (one_hot_products, *unneeded.RULES))
+    with_rule(monkeypatch, one_hot_products)
     recording = program(tmp_path)
     assert kinds(recording) == {"duplicated-work"}
     assert recording.notes == (FAILED.format("jit_step"),), "one note, although the program has two computations"
@@ -86,7 +92,7 @@ def test_a_failure_is_raised_in_the_tests_and_an_unreadable_attribute_nowhere(tm
     monkeypatch.setattr(unneeded, "RULES", (unreadable, *unneeded.RULES))
     recording = program(tmp_path)
     assert (kinds(recording), recording.notes) == ({"duplicated-work"}, ())
-    monkeypatch.setattr(unneeded, "RULES", (one_hot_products, *unneeded.RULES))
+    with_rule(monkeypatch, one_hot_products)
     with pytest.raises(IndexError):
         program(tmp_path)
 
@@ -127,7 +133,8 @@ def test_profiles_that_carry_programs_have_the_note_too(tmp_path: Path, noted: N
     said = {"hlo_op": "add.1", "hlo_module": "jit_f", "program_id": 7, "device_ordinal": 0}
     thunks = [Event("add.1", 100 * run * MICROSECOND, 50, {**said, "run_id": run}) for run in range(3)]
     main = [Instruction("x", "parameter"), Instruction("add.1", "add", ("x", "x"))]
-    recording = recorded(tmp_path, host(thunks, [annotation(1, 0, 400 * MICROSECOND)]), programs({7: hlo("jit_f", {"main": main})}))
+    profile = recorded(tmp_path, host(thunks, [annotation(1, 0, 400 * MICROSECOND)]), programs({7: hlo("jit_f", {"main": main})}))
+    recording = with_evidence(profile)
     assert recording.notes.count(FAILED.format("jit_f")) == 1
 
 
@@ -173,8 +180,9 @@ def test_functions_have_the_note_and_the_findings_of_other_rules(noted: None, mo
     calls, kept = read_calls("one_hot")
     monkeypatch.setattr(function_rules, "BY_SHAPE", (one_hot_products,))
     failures = RuleFailures("this function")
-    ops = workload.ops_of(calls, kept, None, failures)
-    assert {reason.kind for op in ops for reason in op.avoidable} == {"one-hot-product"}, "of the rules on graphs"
+    ops, graphs = workload.ops_of(calls, kept, None, failures)
+    told = with_evidence(Recording(workload=Workload(ops), format="torch", graphs=graphs))
+    assert kinds(told) == {"one-hot-product"}, "of the rules on graphs"
     assert failures.notes == (FAILED.format("this function"),)
 
 
@@ -200,8 +208,11 @@ def test_rules_on_graphs_and_the_graphs_themselves_are_noted(tmp_path: Path, not
     def graph_of(*_: object) -> None:
         raise KeyError("array")
 
-    monkeypatch.setattr(graph_rules, "RULES", (one_hot_products, *graph_rules.RULES))
-    assert (kinds(read(trace(tmp_path))), read(trace(tmp_path)).notes[-1]) == ({"unfused-chain"}, FAILED.format("this trace"))
+    def told() -> tuple[set[str], str]:
+        recording = with_evidence(read(trace(tmp_path)))
+        return kinds(recording), recording.notes[-1]
+
+    with_rule(monkeypatch, one_hot_products)
+    assert told() == ({"unfused-chain"}, FAILED.format("this trace"))
     monkeypatch.setattr(trace_rules, "graph_of", graph_of)
-    failures = "the rule for graphs failed on this trace (KeyError); please report it"
-    assert (kinds(read(trace(tmp_path))), read(trace(tmp_path)).notes[-1]) == ({"unfused-chain"}, failures)
+    assert told() == ({"unfused-chain"}, "the rule for graphs failed on this trace (KeyError); please report it")

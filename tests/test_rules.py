@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from recorded_calls import PROGRAMS, read, record
+from roofline.analysis.evidence import with_evidence
 from roofline.graph import Array, Graph, Node, Operator
 from roofline.resource import HBM
 from roofline.rule_failures import RuleFailures
@@ -19,8 +20,9 @@ from roofline.sources.torch_trace.pricing import PricedOp
 from roofline.sources.torch_trace.unneeded.recorded import Recorded
 from roofline.torch.lower import graph_of
 from roofline.torch.recorder import BACKWARD, Seen
-from roofline.torch.unneeded import avoidable_in
+from roofline.torch.workload import ops_of
 from roofline.torch_prices import Call, Tensor, price
+from roofline.workload import Recording, Workload
 
 # Of each program, the kind and group of its findings, and how many calls have them.
 ROWS, ORDER, REPEATED = ("one-hot-product", ""), ("product-order", ""), ("repeated-operand", "rows")
@@ -223,11 +225,12 @@ def reasons_of(graph: Graph) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_program_is_told_its_faults_and_no_other(name: str) -> None:
-    calls, kept = read(name)
-    told = [
-        (one.kind, one.group) for reasons in avoidable_in(calls, price, kept, RuleFailures("this function")).values() for one in reasons
-    ]
-    assert Counter(reason for reason in told if reason[0] in KINDS) == TOLD.get(name, {})
+    ops, graphs = ops_of(*read(name), None, RuleFailures("this function"))
+    silent = Workload([replace(op, avoidable=()) for op in ops])
+    told: Counter[tuple[str, str]] = Counter()
+    for op in with_evidence(Recording(workload=silent, format="torch", graphs=graphs)).workload:
+        told.update({(reason.kind, reason.group): round(op.count * reason.share) for reason in op.avoidable if reason.kind in KINDS})
+    assert told == TOLD.get(name, {})
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -2,10 +2,10 @@
 
 import pytest
 
+from evidence import reviewed_program
 from hlo_programs import SCANNED_LAYERS
 from roofline.cost import NOTHING
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.workload import Avoidable
 
 

@@ -239,11 +239,11 @@ def looked_up_by_product(ids: Any, table: Any) -> Any:
         (functional.scaled_dot_product_attention, HEADS, "stored-attention", ""),
         (lambda q, k, v: (q @ k.transpose(-1, -2)) @ v, [(16, 8192, 64)] * 3, "product-order", "needs 128 times fewer FLOP"),
         (lambda q, k, v: q @ (k.transpose(-1, -2) @ v), [(16, 8192, 64)] * 3, "product-order", ""),
-        (looked_up_by_product, [(8192,), (32000, 512)], "one-hot-product", "multiplies by one-hot rows (8192×32000)"),
+        (looked_up_by_product, [(8192,), (32000, 512)], "one-hot-product", "multiplies by one-hot rows (8192×32000×512)"),
         (lambda ids, table: functional.embedding(ids.long(), table), [(8192,), (32000, 512)], "one-hot-product", ""),
         (lambda x: torch.sort(x, -1).values[:, -8:].sum(), SCORES, "unused-results", "sorts rows of 32,768 elements, of which it uses 8"),
         (lambda x: torch.topk(x, 8).values.sum(), SCORES, "unused-results", ""),
-        (lambda x, w: (x @ w)[:, -1].softmax(-1), PROMPT, "unused-results", "computes 16,384 rows, of which it uses 16"),
+        (lambda x, w: (x @ w)[:, -1].softmax(-1), PROMPT, "unused-results", "computes results of which 0.098% are used"),
         (lambda x, w: (made := x @ w, made[:, -1].softmax(-1)), PROMPT, "unused-results", ""),  # the caller gets all of them
         (repeated_heads, FEW_HEADS, "repeated-operand", "stores an array several times over"),
         (

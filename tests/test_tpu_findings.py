@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from evidence import reviewed_program
 from hlo_programs import SHARED
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 
 DATA = Path(__file__).parent / "data" / "tpu"
 DOUBTS = {"unrated", "unknown"}

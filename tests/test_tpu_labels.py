@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from evidence import reviewed_program
 from hlo_programs import SHARED
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.sources.hlo_dump import read_modules
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from evidence import reviewed_program
 from hlo_programs import BIASED
 from roofline.hlo.ir import equality
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.operation import Streamed
 from roofline.resource import HBM, matrix
 from roofline.rules.words import observed

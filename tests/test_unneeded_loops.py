@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from evidence import reviewed_program
 from reviewed import of_shape, ops_of
 from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import Review, reviewed_program
+from roofline.hlo.unneeded import Review
 from roofline.operation import Product, Streamed
 from roofline.resource import HBM
 from roofline.rules.words import observed

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from evidence import reviewed_program
 from reviewed import of_shape, ops_of
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import reviewed_program
 from roofline.resource import HBM
 from roofline.workload import Avoidable, Op
 

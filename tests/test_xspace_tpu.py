@@ -1,21 +1,25 @@
 """TPU operations: by the device's clock, nested, asynchronous pairs joined, each FLOP and byte on the unit or link it needs."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from roofline.analysis.evidence import with_evidence
 from roofline.cost import Cost
 from roofline.hlo.price.collectives import Network, collective
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
+from roofline.hlo.unneeded import Review
 from roofline.machine import Machine
 from roofline.machines import load
 from roofline.placement import place
 from roofline.sources import read
 from roofline.sources.xspace import scan
 from roofline.sources.xspace.tpu_links import collective_cost
+from roofline.workload import Recording
 from xspace_profiles import ELEMENTS, MICROSECOND, Instruction, annotation, by_name, hlo, host, programs, recorded, write
 from xspace_writer import Event, Line, Metadata, Plane, Value, bytes_field, number_field
 
@@ -91,6 +95,25 @@ def test_memories_are_told_apart_and_without_a_breakdown_all_is_main_memory(tmp_
     ops = by_name(recorded(tmp_path, tpu(events, [split, plain, empty])))
     assert ops["a"].cost == Cost.of({"hbm": 3, "cmem.read": 3, "cmem.write": 4, "vmem.read": 5, "vmem.write": 6})
     assert (ops["b"].cost, ops["c"].cost) == (Cost.of({"hbm": 50}), Cost.of({"hbm": 60}))
+
+
+def test_a_profile_with_its_program_is_told_what_the_program_is(tmp_path: Path) -> None:
+    # Each op takes twice its minimum on a v5e. Attention is causal, and computes the full square of scores, in VMEM.
+    proto = gzip.decompress((Path(__file__).parent / "data" / "tpu" / "layer_v5e_2x2.hlo.pb.gz").read_bytes())
+    chip, events, ops, now = load("v5e"), [], [], 0
+    review = Review.of(parse(proto, "layer"), "tpu")
+    alone = Recording(workload=review.workload(), format="hlo", graphs=tuple(filter(None, [review.graph()])))
+    for each in alone.workload:
+        duration = max(round(2 * place(each.cost, chip).floor_s * 1e12), 1)
+        ops.append(op(each.name, each.category, flops=round(each.cost.flops or 0), moved=round(each.cost.known("hbm"))))
+        events.append(ran(ops[-1], now, duration))
+        now += duration
+    recording = recorded(tmp_path, tpu(events, ops), programs({PROGRAM: proto}, {PROGRAM: "jit_layer"}))
+    what = [{each.name: each.label.rpartition("  ")[2] for each in ran_or_not.workload} for ran_or_not in (recording, alone)]
+    assert what[0] == what[1]
+    told = [{(op.name, reason.kind) for op in with_evidence(each).workload for reason in op.avoidable} for each in (recording, alone)]
+    assert {kind for _, kind in told[0]} == {"masked-attention"}
+    assert told[0] == told[1]
 
 
 def test_idle_time_of_a_tpu_is_not_explained_but_counted(tmp_path: Path) -> None:

@@ -245,7 +245,8 @@ class AvoidableInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     the cost of one execution without the work, ``besides`` that of kernels that would run in addition. ``facts`` are what the words of the
     kind are written with: those of its ``cause``, where it has several; ``why`` is what is said otherwise. ``unneeded`` is the class of
     work that the model did not need, ``factor`` the executed work over the needed work. ``saves`` is how the saving follows from minimum
-    times, ``usual`` whether good programs have such work too, ``extra`` whether the op does only what another did.
+    times, ``usual`` whether good programs have such work too, ``extra`` whether the op does only what another did, ``share`` the part of
+    the op's executions that have it.
     """
 
     kind: str
@@ -260,6 +261,7 @@ class AvoidableInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     saves: str = ""
     usual: str = ""
     extra: bool = False
+    share: Number = 1
 
 
 class OpInfo(Row, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
 from .cost import NOTHING, Amount, Cost, sum_of_known
+from .graph import Graph
 from .ledger import Ledger
 from .operation import UNSTATED, Compiled, Operation
 
@@ -161,6 +162,7 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     work is needed but written in a costly way. ``group`` is equal for avoidable work of one kind that the same change removes; ``factor``
     is the executed work over the needed work. ``besides`` is the cost of one execution of kernels that would run in addition. ``extra`` is
     whether the op does only what another did, or a copy would spare: of several kinds of avoidable work that it has, this one counts.
+    ``share`` is the part of the op's executions that it is about.
     """
 
     kind: str
@@ -175,6 +177,7 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     saves: Saves = Saves.IN_PROPORTION
     usual: Usual = Usual.NO
     extra: bool = False
+    share: float = 1.0
 
     def __post_init__(self) -> None:
         if type(self.facts) is not Facts:
@@ -516,6 +519,21 @@ class Lane(Struct, frozen=True, kw_only=True):
     host: tuple[int | None, ...] = ()
 
 
+class ProgramGraph(Struct, frozen=True):
+    """The graph of a program, and for each of its kernels the numbers of the ops that it is.
+
+    They are several in equal layers, and none if it did not run. ``program`` names the program in notes.
+    """
+
+    program: str
+    graph: Graph
+    ops: tuple[tuple[int, ...], ...]
+
+    def moved(self, places: int) -> "ProgramGraph":
+        """The same with the ops so many places further on."""
+        return replace(self, ops=tuple([tuple([op + places for op in ops]) for ops in self.ops])) if places else self
+
+
 class Recording(Struct, frozen=True, kw_only=True):
     """The result of reading an input.
 
@@ -523,7 +541,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     hardware counters of the whole program saw each unit busy (0 to 1), where a profile has such counters. ``idle`` is why the devices were
     idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the device
     that had most. ``timeline`` is what each device did when, in one typical step and in the run, where it was requested. ``programs`` has
-    the id of the program of each module that ran, where a profile has several of one name and ran one of them.
+    the id of the program of each module that ran, where a profile has several of one name and ran one of them. ``graphs`` are those of the
+    programs that ran, on which rules have still to look for avoidable work.
     """
 
     workload: Workload
@@ -539,6 +558,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     memory: PeakMemory | None = None
     timeline: tuple[Lane, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
+    graphs: tuple[ProgramGraph, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property

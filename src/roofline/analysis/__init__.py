@@ -57,6 +57,7 @@ from .advice_rules import Program
 from .assumed_machine import device_of_program, plausible_machine, with_dispatch
 from .cache_hits import cache_hits_note
 from .doubt_order import decisive_doubts, decisive_first
+from .evidence import with_evidence
 from .expected_times import predict_op
 from .finding_kinds import ASKED
 from .findings import diagnose
@@ -121,6 +122,7 @@ def analyze(
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:
     """The report on a recording, on a machine; expected times come from the ``calibration``, by default the machine's own."""
+    recording = with_evidence(recording)
     if any(column(recording.workload.ops, "value")):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     machine = device_of_program(machine, recording)

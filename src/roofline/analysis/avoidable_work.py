@@ -153,7 +153,12 @@ def _main_reason(mine: Savings, alone: Mapping[tuple[str, str], float]) -> tuple
 
 
 def _saved_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
-    """The seconds that an op would save."""
+    """The seconds that an op would save, in the share of its executions that the reason is about."""
+    return reason.share * _saved_in_all_s(one, reason, minimum_s)
+
+
+def _saved_in_all_s(one: OpTime, reason: Avoidable, minimum_s: MinimumTimes) -> float:
+    """The seconds that an op would save if a reason were about all of its executions."""
     if not one.floor_s or reason.saves == Saves.ALL:
         return one.spent_s
     floor_s = minimum_s(reason.instead if one.op.count == 1 else reason.instead * one.op.count)

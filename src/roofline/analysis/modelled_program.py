@@ -14,7 +14,7 @@ from ..hlo.fusion.copies import with_copies
 from ..hlo.fusion.decompiling import decompiled
 from ..hlo.ir.module import Computation, HloModule
 from ..hlo.ir.platforms import Platform
-from ..hlo.unneeded import reviewed_program
+from ..hlo.unneeded import Review
 from ..workload import Op, Recording, Step
 
 
@@ -29,7 +29,7 @@ def modelled(
         runs = median([op.count * share_of_step(op, steps) for op in entry] or [0.0]) / max(len(measured.devices), 1)
         if runs:
             again = with_copies(fuse(_without_control(decompiled(module)), platform, rules), platform)
-            yield from ((op, runs) for op in reviewed_program(again, platform).ops)
+            yield from ((op, runs) for op in Review.of(again, platform).workload())
 
 
 def _without_control(module: HloModule) -> HloModule:

@@ -103,6 +103,7 @@ def avoidable_info(reason: Avoidable) -> AvoidableInfo:
         saves="" if reason.saves == Saves.IN_PROPORTION else reason.saves.value,
         usual="" if reason.usual == Usual.NO else reason.usual.value,
         extra=reason.extra,
+        share=reason.share,
     )
 
 

@@ -24,6 +24,7 @@ from .changes import change
 from .changes.changed_times import Changed
 from .changes.outcome import Uncertainty, outcome
 from .changes.state import State
+from .evidence import with_evidence
 from .expected_times import predict_op
 from .memory import out_of_memory
 
@@ -71,7 +72,7 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
     """A profile or program (for a report, its file) with a time for every op, and the machine it ran on."""
     path = path_of(source)
     target = load(machine) if isinstance(machine, str) else machine
-    recording = read(path, target or machine_for)
+    recording = with_evidence(read(path, target or machine_for))
     chip = device_of_program(target or machine_for(recording.devices), recording)
     return timed(recording, chip), chip
 

@@ -11,6 +11,7 @@ from ..report import Finding, Report
 from ..units import number_of
 from ..workload import Coverage, Op, Recording, Step, Workload, feeds
 from . import assemble
+from .evidence import with_evidence
 from .summary import summary
 
 LEFT_OUT = "left out: {} about infeed or outfeed together with other ops; analyze the profile itself for what it says without them"
@@ -53,6 +54,7 @@ def without_feeds(
 
 def _findings(recording: Recording, machine: Machine, corrections: Corrections) -> tuple[Finding, ...]:
     """The findings of a recording without its infeed and outfeed, about ops by their ids in the whole recording."""
+    recording = with_evidence(recording)
     kept = [id for id, op in enumerate(recording.workload.ops) if not feeds(op.category)]
     findings = assemble(_cut(recording, kept), machine, corrections).findings
     return tuple(

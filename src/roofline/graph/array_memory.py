@@ -111,7 +111,7 @@ class ArrayMemory:
             operator = _view(pieces[-1], wanted)
             part = _cut(pieces[-1], wanted) if operator == Operator.SLICE else None
             function = _distances(pieces[-1:], wanted)  # beside the strides, all that tells which elements it has
-            self._graph.append(Node(operator, (pieces[-1].number,), (wanted.number,), part, function=function))
+            self._graph.append(Node(operator, (pieces[-1].number,), (wanted.number,), part), function)
             return wanted.number
         if pieces and pieces[-1].includes(wanted) and _is_real_part(pieces[-1], wanted):
             self._graph.append(Node(Operator.REAL, (pieces[-1].number,), (wanted.number,)))
@@ -120,9 +120,9 @@ class ArrayMemory:
         if written:
             cut = _cut(pieces[0], pieces[1]) if len(pieces) == 2 and pieces[0].equals(wanted) else None
             takes, function = tuple(piece.number for piece in pieces), _distances(pieces, wanted)
-            node = Node(Operator.UPDATE, takes, (wanted.number,), cut, function=function)
+            node = Node(Operator.UPDATE, takes, (wanted.number,), cut)
             writer = self._graph.maker.get(pieces[-1].number, node)
-            self._graph.append(replace(node, phase=writer.phase, location=writer.location))
+            self._graph.append(replace(node, phase=writer.phase, location=writer.location), function)
         if not written or all(piece.position.origin == position.origin for piece in pieces):  # else a copy of what others have
             self._replace(_piece(wanted.number, array, position, written=written))
         return wanted.number

@@ -34,9 +34,8 @@ class Node(Struct, frozen=True, gc=False):
     """One operator: the arrays that it takes and gives, by number, and the kernel that runs it, which several may share.
 
     ``sequence`` is equal for an operator and those of its gradient, -1 where it has none. ``location`` is the source line, as far as it is
-    known. Operators of one ``function`` give equal results of equal arrays; it is ``None`` where that is not known, or random.
-    ``operation`` is the number of the author's operation that it is of, -1 if a compiler added it: a compiler may compute a value again
-    rather than keep it.
+    known. ``operation`` is the number of the author's operation that it is of, -1 if a compiler added it: a compiler may
+    compute a value again rather than keep it.
     """
 
     operator: Operator
@@ -47,7 +46,6 @@ class Node(Struct, frozen=True, gc=False):
     phase: Phase = Phase.FORWARD
     sequence: int = -1
     location: str = ""
-    function: Hashable = None
     operation: int = -1
 
     @property
@@ -89,7 +87,8 @@ class Region(Struct, frozen=True, gc=False):
 class Graph(Struct, dict=True):
     """Operators in order, their arrays and kernels. ``results`` are arrays that are needed after the program, ``arguments`` those that it
     gets, of which some are ``donated``. ``branches`` are the places of the nodes of each side of a condition; ``checkpoints`` are the
-    author's lines that ask for a part of the forward pass to be computed again, where they are known.
+    author's lines that ask for a part of the forward pass to be computed again, where they are known. ``equal`` has the first array with
+    the same elements, of arrays that another one is equal to.
 
     ``names`` are those of arguments, and ``operations`` what the author wrote, by `Node.operation`, as far as they are known. Kernels that
     are ``forced`` are copies that a library makes for itself.
@@ -104,6 +103,7 @@ class Graph(Struct, dict=True):
     arguments: list[int] = field(default_factory=list)
     donated: set[int] = field(default_factory=set)
     results: set[int] = field(default_factory=set)
+    equal: dict[int, int] = field(default_factory=dict)
     backend: Backend = Backend()
     names: dict[int, str] = field(default_factory=dict)
     operations: dict[int, Operation] = field(default_factory=dict)
@@ -114,8 +114,10 @@ class Graph(Struct, dict=True):
         self.arrays.append(array)
         return len(self.arrays) - 1
 
-    def append(self, node: Node) -> None:
+    def append(self, node: Node, function: Hashable = None) -> None:
+        """Adds a node. Those of one ``function`` give equal results of equal arrays; ``None`` where that is not known, or random."""
         self.nodes.append(node)
+        self.functions.append(function)
         for array in node.gives:
             self._makers[array] = node
 
@@ -126,6 +128,11 @@ class Graph(Struct, dict=True):
         self.nodes[place] = node
         for array in node.gives:
             self._makers[array] = node
+
+    @cached_property
+    def functions(self) -> list[Hashable]:
+        """What each node computes, as its source tells it, while a graph is made."""
+        return []
 
     @cached_property
     def _makers(self) -> dict[int, Node]:

@@ -95,9 +95,14 @@ def record(
     def recording(*args: Any, **kwargs: Any) -> Recording:
         found = lower(function, machine, compiled=compiled, copies=copies, **jit)(*args, **kwargs)
         review = Review.of(found.module, found.platform, link=network_of(machine, link), trips=trips)
-        workload = review.workload()
-        memory = peak_memory(found.module, found.platform)
-        return Recording(workload=workload, format="jax", memory=memory, notes=(*found.notes, *review.notes))
+        graph = review.graph()
+        return Recording(
+            workload=review.workload(),
+            format="jax",
+            memory=peak_memory(found.module, found.platform),
+            graphs=() if graph is None else (graph,),
+            notes=(*found.notes, *review.notes),
+        )
 
     return recording
 

@@ -118,3 +118,18 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     padded_tiles,
 )
 RULES = ON_PROGRAMS
+# Those that come after what a source finds by itself: an unused part of a copy that need not be made.
+LATER: tuple[Rule, ...] = (
+    unused_gradients,
+    padded_arrays,
+    equal_values,
+    stacked_arguments,
+    unused_parts,
+    unused_in_loops,
+    diagonals_of_products,
+    stacked_activations,
+    loop_invariants,
+    reordered_elements,
+    repeated_rows,
+    padded_tiles,
+)

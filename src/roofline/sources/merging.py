@@ -1,7 +1,7 @@
 """Merges the parts of one run, one per host or rank, into a recording. The result does not depend on their order, to the last digit."""
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from msgspec import Struct, field
@@ -16,6 +16,7 @@ from ..workload import (
     KernelUse,
     Op,
     PeakMemory,
+    ProgramGraph,
     Recording,
     Step,
     StepsOnDevice,
@@ -59,6 +60,7 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
             programs.setdefault(subject.module, set()).add(subject.program)
     rows = sorted(summed.items(), key=_order)
     idle = _idle(ordered, keys)
+    places = {subject: place for place, (subject, _) in enumerate(rows)}
     reasons = {IdleKey(one.kind, one.activity, one.location, one.cause): place for place, one in enumerate(idle)}
     return Recording(
         programs={module: next(iter(each)) for module, each in programs.items() if module and len(each) == 1},
@@ -82,9 +84,23 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
         measured=_measured(ordered),
         idle=idle,
         memory=_memory(ordered),
-        timeline=in_seconds(ordered, numbers, keys, {subject: place for place, (subject, _) in enumerate(rows)}, reasons),
+        timeline=in_seconds(ordered, numbers, keys, places, reasons),
+        graphs=_graphs(ordered, places),
         notes=tuple(dict.fromkeys((*(note for part in ordered for note in part.notes), *omission_notes(ordered)))),
     )
+
+
+def _graphs(parts: Sequence[Part], places: Mapping[Subject, int]) -> tuple[ProgramGraph, ...]:
+    """The graphs of the programs that ran, each once, if several hosts ran it."""
+    merged: dict[object, ProgramGraph] = {}
+    for host, part in enumerate(parts):
+        for number, found in enumerate(part.graphs):
+            key = (found.program, found.identity) if found.identity else (host, number)
+            before = merged[key].ops if key in merged else ((),) * len(found.subjects)
+            now = ((places[subject] for subject in subjects if subject in places) for subjects in found.subjects)
+            ops = tuple([tuple(dict.fromkeys((*known, *more))) for known, more in zip(before, now, strict=True)])
+            merged[key] = ProgramGraph(found.program, found.graph, ops)
+    return tuple(merged.values())
 
 
 def _memory(parts: Sequence[Part]) -> PeakMemory | None:

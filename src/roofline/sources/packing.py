@@ -11,18 +11,23 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
+from msgspec import StructMeta
+
 from ..cost import Cost
+from ..dtypes import DType
 from ..errors import RooflineError
+from ..graph import backend, graph, operators
 from ..operation import Attention, Collective, Convolution, Product, RowWise, Streamed
 from ..resource import Resource
 from ..workload import Array, Avoidable, Hardware, Saves, Usual
-from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, Share, Subject, Tally
+from .parts import DevicePart, Extent, IdleKey, IdleTally, Instance, Lane, Launched, Part, PartGraph, Share, Subject, Tally
 
 OPERATIONS = (Attention, Collective, Convolution, Product, RowWise, Streamed)
 STRUCTS = (
     Array,
     Avoidable,
     Cost,
+    DType,
     DevicePart,
     Extent,
     Hardware,
@@ -32,12 +37,17 @@ STRUCTS = (
     Lane,
     Launched,
     Part,
+    PartGraph,
     Share,
     Subject,
     Tally,
     *OPERATIONS,
 )
-TYPES = {type.__name__: type for type in STRUCTS}
+OF_GRAPHS = {
+    f"graph.{name}": type for module in (backend, graph, operators) for name, type in vars(module).items() if isinstance(type, StructMeta)
+}
+TYPES = {type.__name__: type for type in STRUCTS} | OF_GRAPHS
+NAMES: dict[Any, str] = {type: name for name, type in TYPES.items()}
 FIELDS = {name: type.__struct_fields__ for name, type in TYPES.items()}
 PLAIN = (type(None), bool, int, float, str)
 
@@ -62,19 +72,21 @@ def _to_json(value: Any) -> Any:
     kind = type(value)
     if kind in PLAIN:
         return value
-    name: str = kind.__name__
+    name: str = NAMES.get(kind) or kind.__name__
     if name in FIELDS:
         return [name, *(_to_json(getattr(value, field)) for field in FIELDS[name])]
     if isinstance(value, Mapping):
         return ["dict", *(_to_json(one) for pair in value.items() for one in pair)]
     if kind in (tuple, list):
         return [name, *map(_to_json, value)]
-    if kind is frozenset:
+    if kind in (set, frozenset):
         return [name, *map(_to_json, sorted(value))]
     if kind is Resource:
         return [name, value.name]
     if isinstance(value, Enum):
         return [name, value.value]
+    if kind is range:
+        return [name, value.start, value.stop, value.step]
     if kind is Fraction:
         return [name, value.numerator, value.denominator]
     raise TypeError(f"a part holds a {name}, which has no packed form")
@@ -84,7 +96,11 @@ _MAKERS: dict[str, Callable[[list[Any]], Any]] = {
     "dict": lambda values: dict(zip(values[::2], values[1::2], strict=True)),
     "tuple": tuple,
     "list": list,
+    "set": set,
     "frozenset": frozenset,
+    "range": lambda values: range(*values),
+    "Operator": lambda values: operators.Operator(*values),
+    "Phase": lambda values: graph.Phase(*values),
     "Resource": lambda values: Resource(*values),
     "Saves": lambda values: Saves(*values),
     "Usual": lambda values: Usual(*values),

@@ -9,6 +9,7 @@ from itertools import pairwise
 from msgspec import Struct, field
 
 from ..cost import NOTHING, Amount, Cost
+from ..graph import Graph
 from ..operation import Operation
 from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
@@ -245,6 +246,18 @@ class DevicePart(Struct, frozen=True, kw_only=True):
         return sum(tally.self_ps for subject, tally in self.rows.items() if not subject.priced)
 
 
+class PartGraph(Struct, frozen=True):
+    """The graph of a program that ran, and the operations that each of its kernels is.
+
+    Several hosts may run a program of one ``identity``.
+    """
+
+    program: str
+    graph: Graph
+    subjects: tuple[tuple[Subject, ...], ...]
+    identity: str = ""
+
+
 class Part(Struct, frozen=True, kw_only=True):
     """The contents of one file. Parts of one run are merged into a recording, in any order; they are sent between processes.
 
@@ -268,6 +281,7 @@ class Part(Struct, frozen=True, kw_only=True):
     launch_calls: Mapping[Mark, int] = field(default_factory=dict)
     allocated: int = 0
     reserved: int = 0
+    graphs: tuple[PartGraph, ...] = ()
 
 
 def numbered(labels: Iterable[tuple[str, int | None]]) -> tuple[Instance, ...]:

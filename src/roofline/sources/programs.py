@@ -22,7 +22,7 @@ from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
 from ..hlo.unneeded import Review
 from ..machine import Machine
-from ..workload import Device, Op, PeakMemory, Recording, Workload
+from ..workload import Device, Op, PeakMemory, ProgramGraph, Recording, Workload
 from .hlo_dump import read_modules, sniff
 from .target import Target
 from .tpu_programs import compiled_device
@@ -66,6 +66,7 @@ def read(
     of the recording. ``network`` gives the network of the machine; ``trips`` are trip counts by the name of the loop.
     """
     ops: list[Op] = []
+    graphs: list[ProgramGraph] = []
     priced: list[tuple[HloModule, Platform]] = []
     modules = list(read_modules(path))
     if trips:
@@ -74,6 +75,8 @@ def read(
     for module in modules:
         ready, platform, note = prepared(module, machine)
         review = Review.of(ready, platform, link=network(machine) if machine else None, trips=trips)
+        graph = review.graph()
+        graphs += [] if graph is None else [graph.moved(len(ops))]
         ops += review.workload().ops
         notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, machine)]), *review.notes]
         priced.append((ready, platform))
@@ -83,6 +86,7 @@ def read(
         files=(str(path),),
         devices=devices,
         memory=most_memory(priced),
+        graphs=tuple(graphs),
         notes=tuple(notes),
     )
 

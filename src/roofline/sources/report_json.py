@@ -140,6 +140,7 @@ def _avoidable(reason: AvoidableInfo) -> Avoidable:
         saves=_SAVES.get(reason.saves, Saves.IN_PROPORTION),
         usual=_USUAL.get(reason.usual, Usual.NO),
         extra=reason.extra,
+        share=reason.share,
     )
 
 

@@ -24,14 +24,14 @@ from ..machines import load
 from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..rule_failures import RuleFailures
-from ..workload import PeakMemory, Recording, Workload
+from ..workload import PeakMemory, ProgramGraph, Recording, Workload
 from .arguments import tensors_in
 from .autocasts import NOTE as AUTOCAST
 from .autocasts import ignored_autocasts
 from .fusion import fused
 from .recorder import Kept, Recorder, Seen, WithoutSize
 from .trace_files import handler as handler
-from .workload import ops_of
+from .workload import WHERE, ops_of
 
 EAGER = "estimate: the operators as eager PyTorch runs them, one kernel each, on tensors without data"
 COMPILED = "estimate: operators fused by roofline's model of torch.compile, not by Inductor for {chip}"
@@ -85,11 +85,15 @@ def record(
         wants_fusion = hasattr(function, "_orig_mod") if compile is None else compile
         found = trace(function, backward=backward)(*args, **kwargs)
         network = network_of(machine, link)
-        failures = RuleFailures("this function")
-        ops = (fused if wants_fusion else ops_of)(found.calls, found.kept, network, failures)
+        failures = RuleFailures(WHERE)
+        graphs: tuple[ProgramGraph, ...] = ()
+        if wants_fusion:
+            ops = fused(found.calls, found.kept, network, failures)
+        else:
+            ops, graphs = ops_of(found.calls, found.kept, network, failures)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
         notes = (note, *found.notes, *_masked(found.calls), *failures.notes)
-        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, notes=notes)
+        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, graphs=graphs, notes=notes)
 
     return recording
 

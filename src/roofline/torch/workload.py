@@ -10,11 +10,13 @@ from ..resource import HBM, UNNAMED_WORK
 from ..rule_failures import RuleFailures
 from ..torch_prices import Call, Priced, price
 from ..torch_prices.traffic import traffic
-from ..workload import Op
+from ..workload import Op, ProgramGraph
+from .lower import graph_of
 from .recorder import Kept, Seen
 from .unneeded import avoidable_in
 
 UNPRICED = "no price for this operator: register one with roofline.register_op"
+WHERE = "this function"
 
 
 def priced(call: Call) -> tuple[Cost, Priced]:
@@ -27,19 +29,25 @@ def priced(call: Call) -> tuple[Cost, Priced]:
     return Cost.of({HBM: None}), replace(found, notes=found.notes or (UNPRICED,))
 
 
-def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> list[Op]:
-    """The ops of a program as it was called, in order of their first call. ``kept`` is what is live when the program ends."""
+def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> tuple[list[Op], tuple[ProgramGraph, ...]]:
+    """The ops of a program as it was called, in order of their first call, and its graph. ``kept`` is what is live when it ends."""
     rows: dict[tuple[object, ...], Op] = {}
-    chained = avoidable_in(calls, lambda call: price(replace(call, network=network)), kept, failures)
+    places: dict[tuple[object, ...], int] = {}  # of each row
+    prices = [price(replace(seen.call, network=network)) for seen in calls]
+    chained = avoidable_in(calls, prices, kept, failures)
+    numbers: list[int] = []  # of the op of each call
     for place, seen in enumerate(calls):
         call, reasons = replace(seen.call, network=network), chained.get(place, ())
         key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated, reasons)
         if key in rows:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
-            one = op_of(seen, call, failures)
-            rows[key] = replace(one, avoidable=(*reasons, *one.avoidable))
-    return [repeated(one) for one in rows.values()]
+            op = op_of(seen, call, failures)
+            rows[key] = replace(op, avoidable=(*reasons, *op.avoidable))
+        numbers.append(places.setdefault(key, len(places)))
+    graph = failures.attempt("graphs", graph_of, calls, prices, kept)
+    owners = tuple([(number,) for number in numbers])
+    return [repeated(op) for op in rows.values()], () if graph is None else (ProgramGraph(WHERE, graph, owners),)
 
 
 def repeated(one: Op) -> Op:

@@ -107,25 +107,25 @@ class Meaning(Struct, frozen=True):
     then: Operator | None = None
 
 
-def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node) -> None:
-    """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share."""
+def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:
+    """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share, and ``function`` is what it computes."""
     if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
         first = graph.array(reduced)
-        graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params))
-        graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase, function=""))
+        graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params), function)
+        graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase), "")
         return
     if means.operator == Operator.SELECT and len(takes) < _OF_SELECT:
         number = graph.array(Array((), graph.arrays[takes[1]].dtype))
-        graph.append(Node(Operator.FILL, (), (number,), means.params, phase=node.phase, function=""))
-        graph.append(replace(node, operator=means.operator, takes=(*takes, number), gives=gives))
+        graph.append(Node(Operator.FILL, (), (number,), means.params, phase=node.phase), "")
+        graph.append(replace(node, operator=means.operator, takes=(*takes, number), gives=gives), function)
         return
     if means.then is None:
-        graph.append(replace(node, operator=means.operator, takes=takes, gives=gives, params=means.params))
+        graph.append(replace(node, operator=means.operator, takes=takes, gives=gives, params=means.params), function)
         return
     made = graph.arrays[gives[0]] if gives else Array(())
     product = graph.array(Array(made.shape, made.dtype, sure=made.sure))
-    graph.append(replace(node, operator=means.operator, takes=takes[:2], gives=(product,), params=means.params))
-    graph.append(replace(node, operator=means.then, takes=(product, *takes[2:]), gives=gives))
+    graph.append(replace(node, operator=means.operator, takes=takes[:2], gives=(product,), params=means.params), function)
+    graph.append(replace(node, operator=means.then, takes=(product, *takes[2:]), gives=gives), function)
 
 
 def _reduced(graph: Graph, means: Meaning, source: int, given: int) -> Array | None:

@@ -10,20 +10,20 @@ _BY_LAYOUT = frozenset((Operator.VIEW, Operator.SLICE, Operator.BROADCAST, Opera
 
 
 def equal_arrays(graph: Graph) -> dict[int, int]:
-    """The first array with the same elements, for each array that is made while that one exists."""
+    """The first array with the same elements, for each array that is made while that one exists. Asked while a graph is made."""
     first: dict[int, int] = {}
     values: dict[int, int] = {}  # the first array with the same elements, for copies too
     waiting = sorted((*(region.nodes for region in graph.regions), *graph.branches), key=_order, reverse=True)
     open_: list[tuple[int, dict[Hashable, tuple[int, ...]]]] = [(len(graph.nodes), {})]  # where each scope ends, and its nodes
-    for place, node in enumerate(graph.nodes):
+    for place, (node, function) in enumerate(zip(graph.nodes, graph.functions, strict=True)):
         while place >= open_[-1][0]:
             open_.pop()
         while waiting and waiting[-1].start <= place:
             open_.append((waiting.pop().stop, {}))
-        if not _is_determined(graph, node):
+        if function is None or not _is_sure(graph, node):
             continue
         takes = tuple(values.get(array, array) for array in node.takes)
-        computed = node.operator, node.params, node.function, takes, *_forms(graph, node)
+        computed = node.operator, node.params, function, takes, *_forms(graph, node)
         known = next((nodes[computed] for _, nodes in open_ if computed in nodes), None)
         if known is None:
             open_[-1][1][computed] = node.gives
@@ -40,9 +40,9 @@ def _order(scope: range) -> tuple[int, int]:
     return scope.start, -scope.stop
 
 
-def _is_determined(graph: Graph, node: Node) -> bool:
-    """Whether a node computes a known function of known arrays."""
-    return node.function is not None and all(graph.arrays[array].sure for array in (*node.takes, *node.gives))
+def _is_sure(graph: Graph, node: Node) -> bool:
+    """Whether the arrays of a node are known."""
+    return all(graph.arrays[array].sure for array in (*node.takes, *node.gives))
 
 
 def _forms(graph: Graph, node: Node) -> list[Hashable]:

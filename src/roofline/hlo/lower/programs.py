@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operation, Operator, Part, Phase, Region
+from ...graph.facts.equal_arrays import equal_arrays
 from ..ir.callgraph import in_order
 from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
@@ -82,6 +83,7 @@ class _Lowering:
         operations = ((number, _operation(name)) for name, number in self._operations.items())
         graph.operations = {number: operation for number, operation in operations if operation is not None}
         self._join_split_depths()
+        graph.equal = equal_arrays(graph)
 
     def _join_split_depths(self) -> None:
         """Takes a batched product whose parts the compiler adds up for one product, as it split the depth for more kernels.
@@ -209,7 +211,7 @@ class _Lowering:
         means = self._meaning(computation, instruction)
         gives = self._arrays(instruction.shape)
         arrays = leaves(gives)
-        operator, params = means.operator, means.params
+        operator, params, function = means.operator, means.params, self._function(instruction, takes, means)
         name = _name(instruction, fusion)
         node = Node(
             operator,
@@ -218,22 +220,21 @@ class _Lowering:
             kernel=kernel,
             phase=_phase(instruction, fusion),
             location=self.module.location(instruction),
-            function=self._function(instruction, takes, means),
             operation=self._operations.setdefault(name, len(self._operations)) if name else -1,
         )
         if operator == Operator.BROADCAST and takes:
             maker = self.graph.maker.get(takes[0])
             if maker is not None and maker.operator == Operator.FILL:  # one value everywhere
                 operator, params, takes = Operator.FILL, maker.params, []
-                node = replace(node, function=None if params is None else node.function)
+                function = None if params is None else function
         if operator == Operator.CONCATENATE and (whole := _cut_whole(self.graph, takes, self.graph.arrays[arrays[0]])) is not None:
             operator, params, takes = Operator.COPY, None, [whole]  # a prefetch in several slices
         if means.then is None:
-            self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=arrays, params=params))
+            self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=arrays, params=params), function)
             return gives
         first = self.graph.array(self.graph.arrays[arrays[0]])
-        self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=(first,), params=params))
-        self.graph.append(replace(node, operator=means.then, takes=(first, *takes[means.most :]), gives=arrays))
+        self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=(first,), params=params), function)
+        self.graph.append(replace(node, operator=means.then, takes=(first, *takes[means.most :]), gives=arrays), function)
         return gives
 
     def _function(self, instruction: Instruction, takes: Sequence[int], means: Meaning) -> Hashable:

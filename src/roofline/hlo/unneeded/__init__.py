@@ -9,7 +9,6 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from ... import rules
 from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL, Operator
@@ -17,18 +16,7 @@ from ...graph.facts.biases import bias_kernel
 from ...operation import Operation
 from ...resource import HBM
 from ...rule_failures import RuleFailures, rule_name
-from ...rules.duplicated_work.equal_values import equal_values
-from ...rules.duplicated_work.loop_invariants import loop_invariants
-from ...rules.kernel_names import with_kernel_name
-from ...rules.layout_copies.reordered import reordered_elements
-from ...rules.layout_copies.stacked_activations import stacked_activations
-from ...rules.layout_copies.stacked_arguments import stacked_arguments
-from ...rules.repeated_operand.rows import repeated_rows
-from ...rules.tile_padding.padded_tiles import padded_tiles
-from ...rules.unused_results.diagonals import diagonals_of_products
-from ...rules.unused_results.loops import unused_in_loops
-from ...rules.unused_results.parts import unused_parts
-from ...workload import Array, Avoidable, Op, Workload
+from ...workload import Array, Avoidable, Op, ProgramGraph, Workload
 from ..ir.layers import LayerRun
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
@@ -46,27 +34,11 @@ from .row_chains import Chain, row_chains
 from .shortened import EqualLayers, shortened_kernels
 from .values import Value, Values
 
-__all__ = ["Review", "reviewed_program"]
+__all__ = ["Review"]
 
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
 RULES: tuple[Rule, ...] = (dense_gradients,)
-# The rules on graphs that come after a rule here, while that is not one on graphs too.
-_AFTER: Mapping[Rule, tuple[rules.Rule, ...]] = {
-    # A copy that need not be made counts before its unused part.
-    dense_gradients: (
-        equal_values,
-        stacked_arguments,
-        unused_parts,
-        unused_in_loops,
-        diagonals_of_products,
-        stacked_activations,
-        loop_invariants,
-        reordered_elements,
-        repeated_rows,
-        padded_tiles,
-    ),
-}
 
 
 class _Kind(Struct, frozen=True, kw_only=True):
@@ -101,7 +73,6 @@ class Review:
         self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
         self._kinds: dict[tuple[int, int], _Kind] = {}  # by computation and representative kernel
         self._operations: dict[tuple[int, int], Operation | None] = {}
-        self._of_graphs: dict[int, tuple[tuple[int, tuple[int, int], Avoidable], ...]] = {}  # by the id of the pricer of a program
 
     @classmethod
     def of(
@@ -121,9 +92,31 @@ class Review:
         return self._failures.notes
 
     def workload(self) -> Workload:
-        """The operations that the program runs, with their costs, labels, and avoidable work."""
-        every = tuple(running(self._compiled))  # all are priced first: an error names the first that cannot be priced
-        return Workload(tuple(map(self.reviewed, every)))
+        """The operations that the program runs, with their costs and labels, and the avoidable work that the rules here find."""
+        return Workload(tuple(map(self.reviewed, self.running)))
+
+    @cached_property
+    def running(self) -> tuple[Running, ...]:
+        """The instructions that the program runs. All are priced first: an error names the first that cannot be priced."""
+        return tuple(running(self._compiled))
+
+    def graph(self, places: Iterable[tuple[int, int]] | None = None) -> ProgramGraph | None:
+        """The graph of the program; its ops are the instructions in these places, by computation and index, or those of the workload.
+
+        One of equal layers stands for all. An instruction whose even share over devices is only assumed has no kernel.
+        """
+        if places is None:
+            places = ((instruction.computation, instruction.index) for instruction in self.running)
+        kernels = self._layers.kernels if self._layers is not None else None
+        pricer, times = (kernels.pricer, kernels.times) if kernels is not None else (self.pricer, {})
+        program = self._failures.attempt("graphs", _lowered, pricer, times)
+        if program is None:
+            return None
+        ops: dict[tuple[int, int], list[int]] = {}
+        for number, (computation, index) in enumerate(places):
+            if even_share(self.module.computations[computation].instructions[index]) == 1:
+                ops.setdefault((computation, self._representative(computation, index)[1]), []).append(number)
+        return ProgramGraph(self.module.name, program.graph, tuple([tuple(ops.get(place, ())) for place in program.places]))
 
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
         """The label of an instruction, whose scope and source line are known."""
@@ -291,48 +284,15 @@ class Review:
         return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
 
     def _all_evidence(self, kernels: Kernels) -> Iterator[tuple[int, int, Avoidable]]:
-        """What each rule finds, with the number of the rule and the place of the kernel: first those on graphs, but for a few."""
-        of_graph: dict[rules.Rule, list[tuple[int, int, Avoidable]]] = {}
-        for number, (computation, index), avoidable in self._evidence_of_graph(kernels.pricer, kernels.times):
-            if computation == kernels.number:
-                of_graph.setdefault(rules.ON_PROGRAMS[number], []).append((number, index, avoidable))
-        later = {rule for after in _AFTER.values() for rule in after}
-        for rule in (rule for rule in rules.ON_PROGRAMS if rule not in later):
-            yield from of_graph.get(rule, ())
-        for number, rule_of_program in enumerate(RULES, len(rules.ON_PROGRAMS)):
-            for index, avoidable in self._failures.attempt(rule_name(rule_of_program), tuple, _evidence(rule_of_program, kernels)) or ():
+        """What each rule finds, with the number of the rule and the place of the kernel."""
+        for number, rule in enumerate(RULES):
+            for index, avoidable in self._failures.attempt(rule_name(rule), tuple, _evidence(rule, kernels)) or ():
                 yield number, index, avoidable
-            for rule in _AFTER.get(rule_of_program, ()):
-                yield from of_graph.get(rule, ())
-
-    def _evidence_of_graph(self, pricer: Pricer, times: Mapping[int, int]) -> tuple[tuple[int, tuple[int, int], Avoidable], ...]:
-        """What the rules on graphs find in a program, by the computation and place of each kernel."""
-        if id(pricer) not in self._of_graphs:
-            graph = self._failures.attempt("graphs", _lowered, pricer, times)
-            self._of_graphs[id(pricer)] = tuple(self._graph_evidence(graph, pricer.module)) if graph is not None else ()
-        return self._of_graphs[id(pricer)]
-
-    def _graph_evidence(self, program: Lowered, module: HloModule) -> Iterator[tuple[int, tuple[int, int], Avoidable]]:
-        def name(kernel: int) -> str:
-            computation, index = program.places[kernel]
-            return module.computations[computation].instructions[index].name
-
-        for number, rule in enumerate(rules.ON_PROGRAMS):
-            for kernel, avoidable in self._failures.evidence((rule,), program.graph):
-                if kernel != NO_KERNEL:
-                    yield number, program.places[kernel], with_kernel_name(avoidable, name)
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:
             self._kernels[computation] = Kernels(self.pricer, self.values, computation)
         return self._kernels[computation]
-
-
-def reviewed_program(
-    module: HloModule, platform: Platform | None = None, *, link: str | Network | None = None, trips: Mapping[str, int] | None = None
-) -> Workload:
-    """The operations a module runs, with their costs, labels, and avoidable work; see `price.program.program`."""
-    return Review.of(module, platform, link=link, trips=trips).workload()
 
 
 def _as_written(module: HloModule) -> HloModule:

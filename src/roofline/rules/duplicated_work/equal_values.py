@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from ...cost import NOTHING, Cost
 from ...graph import NO_KERNEL, Graph, Node, Operator, Phase
-from ...graph.facts.equal_arrays import equal_arrays
 from ...resource import HBM
 from ...workload import Avoidable
 from ..kernel_names import KERNEL
@@ -19,7 +18,7 @@ _MULTIPLY = frozenset((Operator.DOT, Operator.CONVOLUTION, Operator.ATTENTION))
 
 def equal_values(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels whose results, or whose products, others have computed before."""
-    first = equal_arrays(graph)
+    first = graph.equal
     for kernel in dict.fromkeys(kernel for array in first if (kernel := graph.maker[array].kernel) != NO_KERNEL):
         written = graph.written(kernel)
         if written and all(array in first and _is_written(graph, first[array], kernel) for array in written):

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ...graph import SPREADING, Axes, Graph, Node, Operator, Padding
-from ...graph.facts.equal_arrays import equal_arrays
 from ...workload import Avoidable
 from .parts import CLASS, KIND
 
@@ -55,7 +54,7 @@ def occasional_work(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 def _conditions(graph: Graph) -> list[_Condition]:
     """The conditions that hold in every n-th step."""
     periods = {node.gives[0]: period for node in graph.of(*_COMPARISONS) if node.gives and (period := _period(graph, node)) >= _LEAST}
-    first = equal_arrays(graph) if periods else {}
+    first = graph.equal if periods else {}
     equal: dict[int, set[int]] = {}
     for predicate in periods:
         equal.setdefault(first.get(predicate, predicate), set()).add(predicate)

@@ -157,6 +157,7 @@ class _Reader:
             launch_calls={} if self.on_cpu else self._launch_calls(),
             allocated=columns.allocated,
             reserved=columns.reserved,
+            graphs=tuple([graph for one in rows if (graph := one.graph("this trace")) is not None]),
         )
 
     def _launch_times(self) -> dict[Mark, tuple[int, int]]:

@@ -16,6 +16,7 @@ from ...cost import NOTHING
 from ...dtypes import dtype
 from ...graph import CPU, GPU_BY_REQUEST, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
+from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
 from ...torch_prices.convolutions import convolved
 from ...torch_prices.copies import windows_result
@@ -63,6 +64,7 @@ def graph_of(recorded: Recorded, tensors: UsedTensors | None = None) -> Graph:
     is_exact = tensors is not None and 2 * sum(op in tensors.ops for op in ops) > len(ops)
     graph = _Exact(recorded, tensors).graph if is_exact and tensors is not None else _by_size(recorded)
     graph.checkpoints = tuple(recorded.checkpoints)
+    graph.equal = equal_arrays(graph)
     return graph
 
 
@@ -129,7 +131,7 @@ class _Exact:
         self.graph.forced |= _forced(place, execution, priced)
         number = self._recorded.sequence(execution)
         location = execution.context.location
-        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, function, place))
+        append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place), function)
 
     def _is_part_of_write(self, used: Used) -> bool:
         """Whether the caller of a copy writes to its own operands and is no execution: on a CPU it may change what it copies in between."""
@@ -189,7 +191,7 @@ def _by_size(recorded: Recorded) -> Graph:
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
         graph.forced |= _forced(place, execution, priced)
         location = execution.context.location
-        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, None, place))
+        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place))
         if means.operator == Operator.COPY and gives:
             arrays.write_part(tensors[0], gives[0], place)
     graph.results = {array for stored in recorded.accumulated if (array := _stored(stored, gradients)) is not None}

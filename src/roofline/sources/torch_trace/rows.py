@@ -19,7 +19,7 @@ from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
 from ...torch_prices.inductor import FUSED
 from ...workload import UNPRICED
-from ..parts import AUTOTUNED, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, Share, Subject, Tally
+from ..parts import AUTOTUNED, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, PartGraph, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .arrays import Flags, Integers, distinct
 from .columns import KERNEL, MEMCPY, NONE, Numbered
@@ -106,7 +106,14 @@ class DeviceRows:
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
         time = (work.end - work.start).data.__getitem__
-        self._patterns = Patterns(self._in_order(), distinct(self._priced).tolist(), prices, contexts, time, tensors)
+        self._patterns = Patterns(list(self._with_prices(self._in_order)), distinct(self._priced).tolist(), prices, contexts, time, tensors)
+
+    def graph(self, name: str) -> PartGraph | None:
+        """The graph of the first steps, and the operation of each of its kernels."""
+        graph, (subjects, rows) = self._patterns.graph, self._subjects
+        if graph is None:
+            return None
+        return PartGraph(name, graph, tuple([(subjects[row],) for row in rows[self._in_order].tolist()]))
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -134,11 +141,12 @@ class DeviceRows:
         caller = self._contexts.caller_at(int(nodes[0]))
         self._context[places] = [self._contexts.repeated(number, caller) for number in self._context[places].tolist()]
 
-    def _in_order(self) -> list[tuple[Execution, PricedOp]]:
+    @cached_property
+    def _in_order(self) -> Integers:
         """The executions of the first steps, in the order in which they ran."""
         places = np.flatnonzero(np.isin(self._executions.mark, self._ordered_steps) & ~self._tried)
         order = np.argsort(self._executions.events[self._executions.bounds[places]], kind="stable")
-        return list(self._with_prices(places[order][:MOST_IN_ORDER]))
+        return places[order][:MOST_IN_ORDER]
 
     def _with_prices(self, places: Integers) -> Iterator[tuple[Execution, PricedOp]]:
         """Some executions with their contexts and prices."""

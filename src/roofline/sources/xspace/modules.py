@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 
 from msgspec import Struct, field
@@ -24,7 +24,7 @@ from ...hlo.price.pricing import Pricer
 from ...hlo.price.types import Price, Site
 from ...hlo.read.wire import unpack
 from ...hlo.unneeded import Review
-from ..parts import UNKNOWN, Subject
+from ..parts import UNKNOWN, PartGraph, Subject
 from .scan import Plane, Slice, Space
 
 Known = dict[tuple[Platform, Network, str, bytes], "Program"]  # programs that several hosts share, by everything they depend on
@@ -103,6 +103,14 @@ class Program(Struct, eq=False):
         if not self._review:
             self._review.append(Review(self.pricer))
         return self._review[0]
+
+    def graph(self, subjects: Mapping[Place, Subject] | None = None) -> PartGraph | None:
+        """The graph of the program, with these operations, or those that were asked for."""
+        ran = self._subjects if subjects is None else subjects
+        found, operations = self.review.graph(ran), list(ran.values())
+        if found is None:
+            return None
+        return PartGraph(self.name, found.graph, tuple([tuple([operations[op] for op in ops]) for ops in found.ops]), self.identity)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -240,6 +248,15 @@ class Programs:
             self._used[found.id] = found
             self._add_constants(found)
         return found
+
+    def graphs(self) -> tuple[PartGraph, ...]:
+        """The graphs of the programs that were used."""
+        return tuple([found for program in self._used.values() if (found := program.graph()) is not None])
+
+    def readable(self, id: int) -> Program | None:
+        """The program with this id, if it is in the profile and can be read. Adds no notes."""
+        found = self._read(id % _UNSIGNED) if id % _UNSIGNED in self._slices else None
+        return found if isinstance(found, Program) else None
 
     @property
     def notes(self) -> list[str]:

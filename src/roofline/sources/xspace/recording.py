@@ -17,7 +17,7 @@ from ...errors import NoActivity, SourceError
 from ...workload import Recording
 from ..merging import merge as merge_parts
 from ..merging import warm_up
-from ..parts import NAME_LOST, DevicePart, Instance, Mark, Part
+from ..parts import NAME_LOST, DevicePart, Instance, Mark, Part, PartGraph
 from ..target import Target, network_for
 from .scan import Progress, Space, open_bytes, open_space
 
@@ -69,6 +69,7 @@ def read_part(
             annotated_ps=found.annotated_ps,
             compiled=found.compiled,
             launches=found.launches,
+            graphs=found.graphs,
         )
 
 
@@ -99,6 +100,7 @@ class _Found(Struct, frozen=True):
     annotated_ps: int | None = None
     compiled: tuple[Mark, ...] = ()
     launches: Mapping[Mark, tuple[int, int]] = field(default_factory=dict)
+    graphs: tuple[PartGraph, ...] = ()
 
 
 class _Request(Struct, frozen=True):
@@ -126,7 +128,8 @@ def _tpus(request: _Request) -> _Found:
         return _Found()
     from .tpu import read_tpus
 
-    return _Found(*read_tpus(request.space, request.target, request.progress, timeline=request.timeline))
+    devices, instances, notes, graphs = read_tpus(request.space, request.target, request.progress, timeline=request.timeline)
+    return _Found(devices, instances, notes, graphs=graphs)
 
 
 def _gpus(request: _Request) -> _Found:
@@ -152,6 +155,7 @@ def _gpus(request: _Request) -> _Found:
         timeline=request.timeline,
         warm=lambda: warm_up(len(host.annotations), compiled.marks(host.annotations)),
     )
+    graphs = programs.graphs()  # before the notes: some are on programs without a graph
     return _Found(
         parts,
         host.instances,
@@ -159,6 +163,7 @@ def _gpus(request: _Request) -> _Found:
         host.begin_ps,
         compiled.marks(host.annotations),
         launches=launch_times(host.annotations, host.launches),
+        graphs=graphs,
     )
 
 
@@ -170,7 +175,8 @@ def _cpus(request: _Request) -> _Found:
     programs = Programs(request.space, "cpu", digests=request.shared, known=request.known)
     parts, host, notes = read_cpus(request.space, programs, request.progress, timeline=request.timeline)
     compiled = compilations(request.space).marks(host.annotations)
-    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps, compiled)
+    graphs = programs.graphs()
+    return _Found(parts, host.instances, [*notes, *programs.notes], host.begin_ps, compiled, graphs=graphs)
 
 
 def merge(parts: Iterable[Part]) -> Recording:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...errors import SourceError
 from ...workload import Device
-from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Lane, Share, Subject, Tally, known_sum
+from ..parts import NAME_LOST, UNKNOWN, DevicePart, Instance, Lane, PartGraph, Share, Subject, Tally, known_sum
 from ..target import Target
 from ..timeline import spans, with_host, with_lanes, with_timeline
 from .extents import extents
@@ -35,8 +35,8 @@ _GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 def read_tpus(
     space: Space, target: Target | None, progress: Progress | None = None, *, timeline: bool = False
-) -> tuple[list[DevicePart], tuple[Instance, ...], list[str]]:
-    """Every TPU core of a profile, with its SparseCores, and its timeline if requested; their steps; and notes."""
+) -> tuple[list[DevicePart], tuple[Instance, ...], list[str], tuple[PartGraph, ...]]:
+    """Every TPU core of a profile, with its SparseCores, and its timeline if requested; their steps; notes; the graphs of programs."""
     modules = _Modules(space, target)
     chips: dict[str, list[_Core]] = {plane.name: [_Core(space, plane, modules)] for plane in space.planes if _is_core(plane.name)}
     for plane in space.planes:
@@ -68,7 +68,8 @@ def read_tpus(
             on_device_clock(idle.pauses, plane, part, steps) for idle, (plane, part) in zip(waits, with_timeline(devices), strict=False)
         ]
         parts = with_lanes(parts, [with_host(lanes, mine) for lanes, mine in zip(found, pauses, strict=True)])
-    return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes]
+    graphs = modules.graphs(parts)
+    return parts, instances, [*notes, *(note for core, _ in asked for note in core.notes), *modules.notes], graphs
 
 
 def _is_core(plane: str) -> bool:
@@ -98,9 +99,31 @@ class _Modules:
         return self._names.get(program % 2**64, "") if program is not None else ""
 
     def get(self, op: TpuOp) -> "Program | None":
-        """The program of an operation, if it is needed to price it; only then is the HLO reader imported."""
-        if op.program is None or not needs_program(op):
-            return None
+        """The program of an operation, if it is needed to price it."""
+        return self._embedded().get(op.program) if op.program is not None and needs_program(op) else None
+
+    def labelled(self, op: TpuOp, ran: Subject) -> Subject:
+        """An operation with the label that its program gives it, where the profile has that."""
+        program = self._embedded().readable(op.program) if op.program is not None else None
+        place = program.find(op.name) if program is not None else None
+        if program is None or place is None:
+            return ran
+        return replace(ran, label=program.review.label(*place, ran.scope, ran.location))
+
+    def graphs(self, parts: Sequence[DevicePart]) -> tuple[PartGraph, ...]:
+        """The graphs of the programs that ran and are in the profile."""
+        graphs, operations = [], {operation: operation.program for part in parts for operation in part.rows if operation.program}
+        for id in dict.fromkeys(operations.values()):
+            program = self._embedded().readable(int(id))
+            if program is None:
+                continue
+            ran = [operation for operation, of in operations.items() if of == id]
+            places = {place: operation for operation in ran if (place := program.find(operation.name)) is not None}
+            graphs += [] if (graph := program.graph(places)) is None else [graph]
+        return tuple(graphs)
+
+    def _embedded(self) -> "Programs":
+        """The programs in the profile. The HLO reader is imported for an operation that needs it."""
         from ..target import network_for
         from .modules import Programs
 
@@ -108,7 +131,7 @@ class _Modules:
             plane = next(plane for plane in self._space.planes if _is_core(plane.name))
             device = Device(id=ordinal(plane), name=tpu_name(plane), rates=tpu_rates(plane))
             self._programs = Programs(self._space, "tpu", network_for(self._target, device))
-        return self._programs.get(op.program)
+        return self._programs
 
 
 class _Join(Struct):
@@ -186,7 +209,8 @@ class _Core(Struct):
         return {half.id: number for number, join in enumerate(self.joins) for half in (join.start, join.done)}
 
     def _joined(self, join: _Join) -> Subject:
-        return paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
+        whole = paired(join.start, join.done, self.modules.name(join.start.program), self.modules.get(join.start))
+        return self.modules.labelled(join.start, whole)
 
     def rows(self) -> dict[Subject, Tally]:
         """The tally of each operation on the core."""
@@ -213,7 +237,7 @@ class _Core(Struct):
         op = self.op(id)
         if not op.text:
             return Subject(name=op.name, category="unknown", cost=UNKNOWN, notes=(NAME_LOST,) if not self.plane.whole else (), found=False)
-        return subject(op, self.modules.name(op.program), self.modules.get(op))
+        return self.modules.labelled(op, subject(op, self.modules.name(op.program), self.modules.get(op)))
 
     def _tallies(self) -> list[Tally]:
         totals = self.totals

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import islice
 
-from .... import rules
 from ....rule_failures import RuleFailures
-from ....rules.kernel_names import with_kernel_name
-from ....rules.stored_attention.written import KIND as STORED
 from ....workload import Avoidable
 from ..columns import NONE
 from ..context import Context, Contexts
@@ -78,11 +75,7 @@ class Patterns:
             checkpoints=[line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN)],
             on_host=any(prices.names[prices.kernel(one.events[0])[0]] == op.name for one, op in in_order[:1] if len(one.events)),
         )
-        graph = attempt("graphs", graph_of, recorded, tensors)
-        for place, reason in self._failures.evidence(rules.RULES, graph) if graph is not None else ():
-            one, op = in_order[place]
-            named = with_kernel_name(reason, lambda other: in_order[other][1].name.rpartition("::")[2])
-            self._in_place.setdefault((id(op), id(one.context)), {}).setdefault(reason.kind, named)
+        self.graph = attempt("graphs", graph_of, recorded, tensors)
         for (one, op), reason in self._failures.evidence(RULES, recorded):
             self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
 
@@ -106,7 +99,7 @@ class Patterns:
             *in_place.values(),
             *priced.priced.recomputed,
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
-            *(() if STORED in in_place else attempt("unfused ops", self._unfused, priced, context) or ()),
+            *(attempt("unfused ops", self._unfused, priced, context) or ()),
         )
 
     def _unfused(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:

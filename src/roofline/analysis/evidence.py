@@ -1,0 +1,92 @@
+"""The avoidable work that rules find on the graphs of a recording, as that of its ops. Rules run here, once."""
+
+from collections import Counter
+from collections.abc import Sequence
+from functools import partial
+from itertools import chain
+
+from msgspec.structs import replace
+
+from ..rule_failures import RuleFailures
+from ..rules import LATER, ON_PROGRAMS, RULES, Rule
+from ..rules.kernel_names import with_kernel_name
+from ..workload import Avoidable, Op, ProgramGraph, Recording, Workload
+
+STORED_SCORES, CHAIN = "stored-attention", "unfused-chain"
+TRACED = "torch"  # the format of recordings of PyTorch
+
+
+def with_evidence(recording: Recording) -> Recording:
+    """A recording whose ops have what rules find on its graphs as avoidable work, with notes on rules that failed."""
+    if not recording.graphs:
+        return recording
+    ops, notes = list(recording.workload.ops), list(recording.notes)
+    rules = RULES if recording.format == TRACED else ON_PROGRAMS
+    for program in recording.graphs:
+        failures = RuleFailures(program.program)
+        _Evidence(program, ops, failures).add([rule for rule in rules if rule not in LATER], [rule for rule in rules if rule in LATER])
+        notes += failures.notes
+    return replace(recording, workload=Workload(tuple(ops)), graphs=(), notes=tuple(dict.fromkeys(notes)))
+
+
+class _Evidence:
+    """What rules say of each op of a program. A later rule adds nothing to an op of which an earlier one says the same."""
+
+    def __init__(self, program: ProgramGraph, ops: list[Op], failures: RuleFailures) -> None:
+        self._program, self._ops, self._failures = program, ops, failures
+        # Of edges that were matched by size some are missed in some of the equal executions of an op.
+        self._executions = Counter(chain(*program.ops)) if all(array.sure for array in program.graph.arrays) else Counter[int]()
+        self._reasons: dict[int, list[tuple[Rule | None, Avoidable]]] = {}
+
+    def add(self, earlier: Sequence[Rule], later: Sequence[Rule]) -> None:
+        """Adds what rules find to the ops, before and after what their source found."""
+        self._look(earlier)
+        for place in sorted({place for ops in self._program.ops for place in ops}):
+            for avoidable in self._ops[place].avoidable:
+                self._say(place, None, avoidable)
+        self._look(later)
+        equal: dict[tuple[int, ...], tuple[Avoidable, ...]] = {}  # ops of equal layers share one tuple
+        for place, reasons in self._reasons.items():
+            every = tuple([avoidable for _, avoidable in reasons])
+            same = equal.setdefault(tuple(map(id, every)), every)
+            self._ops[place] = replace(self._ops[place], avoidable=same)
+
+    def _look(self, rules: Sequence[Rule]) -> None:
+        for rule in rules:
+            told: dict[tuple[int, str, str], list[Avoidable]] = {}
+            for kernel, avoidable in self._failures.evidence((rule,), self._program.graph):
+                for place in self._program.ops[kernel] if kernel >= 0 else ():
+                    told.setdefault((place, avoidable.kind, avoidable.group), []).append(avoidable)
+            for (place, *_), reasons in told.items():
+                share = len(reasons) / max(self._executions[place], len(reasons)) if place in self._executions else 1.0
+                self._say(place, rule, self._named(place, reasons[0] if share == 1.0 else replace(reasons[0], share=share)))
+
+    def _named(self, place: int, avoidable: Avoidable) -> Avoidable:
+        return with_kernel_name(avoidable, partial(self._name, place))
+
+    def _name(self, place: int, kernel: int) -> str:
+        """What another kernel is called that an op refers to: of several in equal layers, the last one before it."""
+        places = self._program.ops[kernel]
+        if not places:
+            return "another kernel"
+        other = self._ops[max((before for before in places if before < place), default=places[0])]
+        name = other.name.rpartition("::")[2]
+        return f"{name} at {other.location}" if name != other.name and other.location else name
+
+    def _say(self, place: int, rule: Rule | None, avoidable: Avoidable) -> None:
+        reasons = self._reasons.setdefault(place, [])
+        if not any(_excludes(before, avoidable, is_same_rule=rule is by) for by, before in reasons):
+            reasons.append((rule, avoidable))
+
+
+def _excludes(before: Avoidable, after: Avoidable, *, is_same_rule: bool) -> bool:
+    """Whether two reasons are for the same work: one rule may name several groups of a kind.
+
+    Without stored scores there is no chain of kernels that reads and writes them. What no finding is about, such as scores that a fused
+    kernel computes again, is beside anything else.
+    """
+    if not (before.kind and after.kind):
+        return False
+    is_same = before.kind == after.kind and (not is_same_rule or before.group == after.group)
+    is_of_scores = (before.kind, after.kind) == (STORED_SCORES, CHAIN)
+    return is_same or is_of_scores or bool(before.unneeded and after.unneeded)
