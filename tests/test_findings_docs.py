@@ -10,9 +10,8 @@ from roofline.analysis import advice_kinds, counted_findings, kernel_findings, r
 from roofline.analysis.expected_times import SLOW, SLOW_FUSION
 from roofline.analysis.finding_kinds import KINDS
 from roofline.graph.facts.loops import MOST_UNROLLED
-from roofline.hlo.unneeded import RULES
 from roofline.operation import COMPLEX, INTERLEAVED
-from roofline.rules import RULES as ON_GRAPHS
+from roofline.rules import RULES
 from roofline.rules.low_batch.few_rows import FEW_IN_LOOPS, FEW_ROWS
 from roofline.rules.one_hot_product.diagonals import LONG
 from roofline.rules.unused_results.parts import MOST_USED
@@ -103,7 +102,7 @@ def test_no_section_is_about_a_kind_that_is_gone() -> None:
 
 
 def test_every_class_of_needless_work_is_in_the_table() -> None:
-    modules = [sys.modules[rule.__module__] for rule in (*RULES, *ON_GRAPHS)]
+    modules = [sys.modules[rule.__module__] for rule in RULES]
     classes = {"masked", *(module.CLASS for module in modules if hasattr(module, "CLASS"))}
     assert len(classes) > 5
     assert [name for name in sorted(classes) if f"| `{name}` |" not in PAGE] == []

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from ..graph import Graph
 from ..workload import Avoidable
 from .dense_experts.gated import dense_experts
+from .dense_gradient.updates import dense_gradients
 from .duplicated_work.equal_values import equal_values
 from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.pooled_windows import pooled_windows
@@ -106,6 +107,7 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     unused_gradients,
     padded_arrays,
     pooled_windows,
+    dense_gradients,
     equal_values,
     stacked_arguments,
     unused_parts,

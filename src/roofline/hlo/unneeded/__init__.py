@@ -24,7 +24,6 @@ from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
-from .dense_gradients import dense_gradients
 from .fingerprints import Fingerprints
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
@@ -38,7 +37,7 @@ __all__ = ["Review"]
 
 Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
 # The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
-RULES: tuple[Rule, ...] = (dense_gradients,)
+RULES: tuple[Rule, ...] = ()  # all of them are rules on graphs
 
 
 class _Kind(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""Gradients that are zero but for a few rows."""
