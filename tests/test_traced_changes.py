@@ -8,14 +8,15 @@ from msgspec.structs import replace
 from roofline.analysis.changes import change
 from roofline.analysis.changes.state import State
 from roofline.analysis.changes.traced_dimensions import Batch, SequenceLength
+from roofline.analysis.what_if import measured_source
 from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Attention, Operation, Product, Streamed
 from roofline.sources import read
-from roofline.workload import Avoidable, Op, Recording, Workload
-from torch_writer import training
+from roofline.workload import Op, Recording, Workload
+from torch_writer import BACKWARD, Kernels, steps_of, training
 
 
 def op(label: str, operation: Operation | None = None, phase: str = "forward", moved: float = 1e9) -> Op:
@@ -183,20 +184,28 @@ def test_operands_of_sixteen_bits_may_lie_either_way() -> None:
     assert state.ops[0].operation == product(1280, 6144, 5120)
 
 
-def test_flash_attention_of_a_trace_runs_once_a_layer_and_needs_no_copies_of_heads() -> None:
+def test_flash_attention_of_a_trace_runs_once_a_layer_and_needs_no_copies_of_heads(tmp_path: Path) -> None:
     """Two of the four products of the backward pass have one shape, so that one row has both."""
-    reason = Avoidable(kind="stored-attention", instead=NOTHING, why="")
-    rows = (("160x768x768, 160x768x64", (768, 768, 64), 2), ("160x64x768, 160x768x768", (64, 768, 768), 1))
-    rows += (("160x768x64, 160x64x768", (768, 64, 768), 1),)
-    products = tuple(
-        replace(op(f"bmm {shapes} bf16", product(*sizes, batch=160), "backward"), count=12 * times, avoidable=(reason,))
-        for shapes, sizes, times in rows
-    )
-    copies = (op("copy_ 8x768x20x64, 8x768x20x64 bf16", None, "backward"), op("copy_ 5120x1280, 5120x1280 bf16", None, "backward"))
-    machine = load("h200")
-    recording = Recording(format="torch", workload=Workload((*products, *copies)))
-    state = State(recording, {}, machine, calibration_for(machine).for_kernels())
+    heads, tokens, size, layers = 160, 768, 64, 2
+    scores, rows, turned, split = (heads, tokens, tokens), (heads, tokens, size), (heads, size, tokens), (8, tokens, 20, size)
+
+    def step(kernels: Kernels) -> None:
+        kernels.op("aten::copy_", [(5120, 1280), (5120, 1280)])
+        for _ in range(layers):
+            kernels.op("aten::copy_", [split, split])
+            kernels.op("aten::bmm", [rows, turned])
+            kernels.op("aten::_softmax", [scores], values=["-1", "False"])
+            kernels.op("aten::bmm", [scores, rows])
+        for _ in range(layers):
+            for operands in ([scores, rows], [rows, turned], [scores, rows], [turned, scores]):
+                kernels.node("BmmBackward0", 1)
+                kernels.op("aten::bmm", operands, thread=BACKWARD)
+
+    recording, chip = measured_source(steps_of(step).write(tmp_path / "trace.json"), "h200")
+    state = State(recording, {}, chip, calibration_for(chip).for_kernels())
     change(state, ["kernel", "attention=flash"])
-    kernels = [one for one in state.ops if isinstance(one.operation, Attention)]
-    assert [one.count for one in kernels] == [12]
-    assert [one.cost == NOTHING for one in state.ops if "copy_" in one.name] == [True, False]
+    steps = len(recording.steps)
+    kernels = [(op.operation.backward, op.count) for op in state.ops if isinstance(op.operation, Attention)]
+    assert sorted(kernels) == [(False, layers * steps), (True, layers * steps)]
+    copies = {op.shapes[0]: op.cost == NOTHING for op in state.ops if "copy_" in op.name}
+    assert copies == {split: True, (5120, 1280): False}

@@ -7,57 +7,62 @@ import pytest
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_times import HELD, slowed
 from roofline.analysis.changes.state import State
-from roofline.analysis.what_if import what_if
+from roofline.analysis.what_if import measured_source, what_if
 from roofline.cost import NOTHING, Cost
-from roofline.hlo.read import parse
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
-from roofline.operation import Attention, Operation, Product, Streamed
+from roofline.operation import Attention
 from roofline.prediction import predict
-from roofline.workload import Avoidable, IdleReason, Op, Recording, Workload
+from roofline.workload import IdleReason, Op, Recording, Workload
 
 H200 = load("h200")
 STEP = """
 HloModule step, is_scheduled=true
 
-ENTRY %main (qkv: bf16[2,512,3,64], k: bf16[2,512,64], v: bf16[2,64,512]) -> bf16[2,512,64] {
-  %qkv = bf16[2,512,3,64]{3,2,1,0} parameter(0)
-  %k = bf16[2,512,64]{2,1,0} parameter(1)
-  %v = bf16[2,64,512]{2,1,0} parameter(2)
-  %part = bf16[2,512,1,64]{3,2,1,0} slice(%qkv), slice={[0:2], [0:512], [0:1], [0:64]}
-  %q = bf16[2,512,64]{2,1,0} bitcast(%part)
-  %turned = bf16[2,512,64]{2,1,0} transpose(%v), dimensions={0,2,1}
-  %scores = bf16[2,512,512]{2,1,0} dot(%q, %k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
-  %weights = bf16[2,512,512]{2,1,0} exponential(%scores)
-  ROOT %out = bf16[2,512,64]{2,1,0} dot(%weights, %turned), lhs_batch_dims={0}, rhs_batch_dims={0},
+add {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+
+exponentials {
+  %given = f32[2,512,512]{2,1,0} parameter(0)
+  ROOT %exponential = f32[2,512,512]{2,1,0} exponential(%given)
+}
+
+shares {
+  %given = f32[2,512,512]{2,1,0} parameter(0)
+  %total = f32[2,512]{1,0} parameter(1)
+  %all = f32[2,512,512]{2,1,0} broadcast(%total), dimensions={0,1}
+  ROOT %divide = f32[2,512,512]{2,1,0} divide(%given, %all)
+}
+
+ENTRY %main (qkv: f32[2,512,3,64], k: f32[2,512,64], v: f32[2,64,512]) -> f32[2,512,64] {
+  %qkv = f32[2,512,3,64]{3,2,1,0} parameter(0)
+  %k = f32[2,512,64]{2,1,0} parameter(1)
+  %v = f32[2,64,512]{2,1,0} parameter(2)
+  %zero = f32[] constant(0)
+  %part = f32[2,512,1,64]{3,2,1,0} slice(%qkv), slice={[0:2], [0:512], [0:1], [0:64]}
+  %q = f32[2,512,64]{2,1,0} bitcast(%part)
+  %turned = f32[2,512,64]{2,1,0} transpose(%v), dimensions={0,2,1}
+  %scores = f32[2,512,512]{2,1,0} dot(%q, %k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
+  %weights = f32[2,512,512]{2,1,0} fusion(%scores), kind=kLoop, calls=exponentials
+  %sums = f32[2,512]{1,0} reduce(%weights, %zero), dimensions={2}, to_apply=add
+  %shared = f32[2,512,512]{2,1,0} fusion(%weights, %sums), kind=kLoop, calls=shares
+  ROOT %out = f32[2,512,64]{2,1,0} dot(%shared, %turned), lhs_batch_dims={0}, rhs_batch_dims={0},
     lhs_contracting_dims={2}, rhs_contracting_dims={1}
 }
 """
-STORED = Avoidable(kind="stored-attention", instead=NOTHING, why="")
 
 
-def product(m: int, k: int, n: int) -> Product:
-    return Product(m=m, k=k, n=n, batch=2, left="bf16", right="bf16", out="bf16", compute="bf16")
-
-
-def op(name: str, operation: Operation, *avoidable: Avoidable) -> Op:
-    cost = Cost.of({"matrix/bf16": operation.flops, "hbm": operation.bytes} if isinstance(operation, Product) else {"hbm": 4e5})
-    return Op(name=name, module="step", cost=cost, time_s=1e-5, operation=operation, avoidable=avoidable)
-
-
-def test_copies_into_another_layout_go_and_those_that_cut_out_a_part_stay() -> None:
-    ops = (
-        op("part", Streamed(kind="copy")),
-        op("turned", Streamed(kind="copy")),
-        op("scores", product(512, 64, 512), STORED),
-        op("weights", Streamed(kind="fusion"), STORED),
-        op("out", product(512, 512, 64), STORED),
-    )
-    state = State(Recording(format="xspace", workload=Workload(ops)), {"step": parse(STEP.encode(), "step")}, H200, calibration_for(H200))
+def test_copies_into_another_layout_go_and_those_that_cut_out_a_part_stay(tmp_path: Path) -> None:
+    (tmp_path / "step.hlo").write_text(STEP)
+    recording, chip = measured_source(tmp_path / "step.hlo", "h200")
+    state = State(recording, {}, chip, calibration_for(chip))
     change(state, ["kernel", "attention=flash"])
-    left = [one.name for one in state.ops if one.cost != NOTHING]
-    assert left == ["part", "scores"]
-    assert isinstance(state.ops[2].operation, Attention)
+    left = {op.name: op.operation for op in state.ops if op.cost != NOTHING}
+    assert left.keys() == {"part", "scores"}
+    assert left["scores"] == Attention(batch=1, heads=2, queries=512, keys=512, size=64, library="cudnn")
 
 
 @pytest.mark.parametrize(  # kernels of cuDNN 9 in profiles of training

@@ -533,6 +533,10 @@ class ProgramGraph(Struct, frozen=True):
         """The same with the ops so many places further on."""
         return replace(self, ops=tuple([tuple([op + places for op in ops]) for ops in self.ops])) if places else self
 
+    def kept(self, places: Mapping[int, int]) -> "ProgramGraph":
+        """The same where only some ops are left, with their new numbers."""
+        return replace(self, ops=tuple([tuple([places[op] for op in ops if op in places]) for ops in self.ops]))
+
 
 class Recording(Struct, frozen=True, kw_only=True):
     """The result of reading an input.
@@ -542,7 +546,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the device
     that had most. ``timeline`` is what each device did when, in one typical step and in the run, where it was requested. ``programs`` has
     the id of the program of each module that ran, where a profile has several of one name and ran one of them. ``graphs`` are those of the
-    programs that ran, on which rules have still to look for avoidable work.
+    programs that ran; once it ``is_reviewed``, its ops have what rules find on them as avoidable work.
     """
 
     workload: Workload
@@ -559,6 +563,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     timeline: tuple[Lane, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     graphs: tuple[ProgramGraph, ...] = ()
+    is_reviewed: bool = False
     notes: tuple[str, ...] = ()
 
     @property

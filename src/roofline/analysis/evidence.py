@@ -18,7 +18,7 @@ TRACED = "torch"  # the format of recordings of PyTorch
 
 def with_evidence(recording: Recording) -> Recording:
     """A recording whose ops have what rules find on its graphs as avoidable work, with notes on rules that failed."""
-    if not recording.graphs:
+    if recording.is_reviewed or not recording.graphs:
         return recording
     ops, notes = list(recording.workload.ops), list(recording.notes)
     rules = RULES if recording.format == TRACED else ON_PROGRAMS
@@ -26,7 +26,7 @@ def with_evidence(recording: Recording) -> Recording:
         failures = RuleFailures(program.program)
         _Evidence(program, ops, failures).add([rule for rule in rules if rule not in LATER], [rule for rule in rules if rule in LATER])
         notes += failures.notes
-    return replace(recording, workload=Workload(tuple(ops)), graphs=(), notes=tuple(dict.fromkeys(notes)))
+    return replace(recording, workload=Workload(tuple(ops)), is_reviewed=True, notes=tuple(dict.fromkeys(notes)))
 
 
 class _Evidence:

@@ -81,6 +81,7 @@ def _cut(recording: Recording, kept: Sequence[int]) -> Recording:
         kernels=tuple([replace(use, op_index=places[use.op_index]) for use in recording.kernels if use.op_index in places]),
         measured={},
         timeline=(),
+        graphs=tuple([program.kept(places) for program in recording.graphs]),
     )
 
 

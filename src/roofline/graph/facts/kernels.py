@@ -26,3 +26,21 @@ def makers(graph: Graph, array: int, operators: Collection[Operator] = MOVES) ->
         if len(taken) != 1:
             return
         array = taken.pop()
+
+
+def kernel_before(graph: Graph, array: int) -> int:
+    """The kernel that makes an array, under whichever name; none of an argument, or of what a loop carries."""
+    while (node := graph.maker.get(array)) is not None and node.kernel == NO_KERNEL and node.operator in RENAMING:
+        array = node.takes[0]
+    return node.kernel if node is not None else NO_KERNEL
+
+
+def kernels_after(graph: Graph, array: int) -> Iterator[int]:
+    """The kernels that use an array, under whichever name; none for a use by the program's end or a loop."""
+    if graph.is_handed_on(array):
+        yield NO_KERNEL
+    for node in graph.users.get(array, ()):
+        if node.kernel == NO_KERNEL and node.operator in RENAMING:
+            yield from kernels_after(graph, node.gives[0])
+        else:
+            yield node.kernel
