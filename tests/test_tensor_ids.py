@@ -226,7 +226,7 @@ def test_what_is_written_through_a_view_is_read_from_the_whole() -> None:
     (product,) = graph.of(Operator.DOT)
     update = graph.maker[product.takes[0]]
     assert update.operator == Operator.UPDATE
-    assert [graph.maker[part].operator for part in update.takes] == [Operator.OTHER, Operator.MULTIPLY, Operator.COPY]
+    assert [graph.maker[part].operator for part in update.takes] == [Operator.ELEMENTWISE, Operator.MULTIPLY, Operator.COPY]
     (left,) = (node for node in graph.of(Operator.COPY) if node.kernel > product.kernel)
     assert graph.maker[left.takes[0]].operator == Operator.UPDATE  # which half it is, the profiler does not say
 
