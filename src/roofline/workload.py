@@ -400,7 +400,8 @@ class MemorySpace(Struct, frozen=True, kw_only=True):
 class PeakMemory(Struct, frozen=True, kw_only=True):
     """The peak memory of a program on one device, in bytes, and what it consists of.
 
-    ``peak_bytes`` is arguments + outputs − donated + constants + temporaries; ``donated`` are outputs in the memory of an argument.
+    ``allocated_bytes`` is arguments + outputs − donated + constants + temporaries; ``donated`` are outputs in the memory of an argument.
+    ``peak_bytes`` is that without the gaps between temporaries of a heap that is known, in which no array fits: what is live at once.
     ``method`` is ``buffer assignment`` (the compiler's own), ``liveness over the schedule``, or ``liveness in program order`` of a program
     without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then, ``largest`` its largest arrays.
     For a profile it is ``allocations in the profile``: only the peak is known, and ``reserved`` is the most memory that the framework's
@@ -409,6 +410,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
 
     program: str = ""
     peak_bytes: int
+    allocated_bytes: int | None = None
     capacity_bytes: int | float | None = None
     method: str
     arguments: int = 0
@@ -427,9 +429,14 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
         return self.method == IN_PROGRAM_ORDER
 
     @property
+    def needed_bytes(self) -> int:
+        """The memory that a device must have for the program."""
+        return self.peak_bytes if self.allocated_bytes is None else self.allocated_bytes
+
+    @property
     def fits(self) -> bool:
         """Whether it is known to fit, or nothing is known against it."""
-        return self.capacity_bytes is None or self.peak_bytes <= self.capacity_bytes
+        return self.capacity_bytes is None or self.needed_bytes <= self.capacity_bytes
 
     def divided(self, devices: int) -> "PeakMemory":
         """One device's share of a program that is spread evenly over several."""
@@ -437,6 +444,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
         return replace(
             self,
             peak_bytes=self.peak_bytes // devices,
+            allocated_bytes=None if self.allocated_bytes is None else self.allocated_bytes // devices,
             at_peak=tuple(replace(one, bytes=one.bytes // devices) for one in self.at_peak),
             largest=tuple(replace(one, bytes=one.bytes // devices) for one in self.largest),
             **kinds,

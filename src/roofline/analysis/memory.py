@@ -24,7 +24,7 @@ def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None
     if memory is None or memory.fits or memory.capacity_bytes is None:
         return None
     message = (
-        f"{memory.program or 'the program'} needs {show(memory.peak_bytes, 'B')} of memory and {machine.name} has "
-        f"{show(memory.capacity_bytes, 'B')}: {show(memory.peak_bytes - memory.capacity_bytes, 'B')} too much."
+        f"{memory.program or 'the program'} needs {show(memory.needed_bytes, 'B')} of memory and {machine.name} has "
+        f"{show(memory.capacity_bytes, 'B')}: {show(memory.needed_bytes - memory.capacity_bytes, 'B')} too much."
     )
     return Finding(kind=KIND, message=message, levers=KINDS[KIND].levers)

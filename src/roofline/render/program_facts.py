@@ -164,6 +164,8 @@ def _memory(memory: PeakMemory | None) -> str:
     ]
     too_much = "" if memory.fits else "does not fit: "
     how = f"estimated before compilation by {memory.method}" if memory.is_estimate else f"by {memory.method}"
+    gaps = memory.needed_bytes - memory.peak_bytes
+    parts += [f"{show(gaps, 'B')} of that in gaps"] if gaps * 1000 > memory.peak_bytes else []
     parts += [f"{show(memory.reserved, 'B')} reserved"] if memory.reserved else []
     return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}{': ' if parts else ''}{', '.join(parts)}; {how}"
 

@@ -95,7 +95,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     constants = [buffer_of("constant", constant, constant.shape, size) for constant, size in liveness.constants()]
     live = liveness.peak(module.entry).bytes
     heap = Heap(liveness).bytes if platform == "tpu" and module.is_scheduled else live
-    return _memory(
+    peak = _memory(
         module,
         SCHEDULED if module.is_scheduled else IN_PROGRAM_ORDER,
         [
@@ -111,6 +111,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
         constants=sum(constant.bytes for constant in constants),
         temporaries=heap,
     )
+    return replace(peak, peak_bytes=peak.peak_bytes - (heap - live), allocated_bytes=peak.peak_bytes)
 
 
 def _temporaries(module: HloModule, liveness: Liveness) -> list[LiveBuffer]:
