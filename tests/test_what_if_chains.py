@@ -1,6 +1,5 @@
 """Chains of kernels inside one program, and what becomes of them: fused, recomputed, or with fewer rows; tables of positions."""
 
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -304,36 +303,6 @@ def test_a_chain_that_stores_nothing_for_gradients_is_one_kernel_the_first_time(
     (added,) = state.added
     assert added.runs_with.name == "third"
     assert added.time_s == pytest.approx(1.4 * 2e-5)  # the bytes of one of them instead of three
-
-
-EXPERTS = (
-    "HloModule apart, is_scheduled=true\n"
-    + PARTS.replace("AXIS", "1")
-    + """
-ENTRY %main (x: bf16[4096,4096], u: bf16[4096,4096], w: bf16[4096,4096]) -> bf16[4096,4096] {
-  %x = bf16[4096,4096]{1,0} parameter(0)
-  %u = bf16[4096,4096]{1,0} parameter(1)
-  %w = bf16[4096,4096]{1,0} parameter(2)
-  %before = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%minus_body
-  %up = bf16[4096,4096]{1,0} dot(%before, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %between = bf16[4096,4096]{1,0} fusion(%up), kind=kLoop, calls=%minus_body
-  %down = bf16[4096,4096]{1,0} dot(%between, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %after = bf16[4096,4096]{1,0} fusion(%down), kind=kLoop, calls=%minus_body
-}
-"""
-)
-
-
-def test_what_lies_between_grouped_products_has_as_many_rows_fewer() -> None:
-    product = Product(m=4096, k=4096, n=4096, batch=1, left="bf16", right="bf16", out="bf16", compute="bf16")
-    cost = Cost.of({"matrix/bf16": product.flops, "hbm": product.bytes})
-    reason = Avoidable(kind="dense-experts", instead=cost * Fraction(1, 4), why="", factor=4)
-    products = [Op(name=name, module="apart", cost=cost, time_s=3e-4, operation=product, avoidable=(reason,)) for name in ("up", "down")]
-    state = state_of((*products, *(streamed(name, name) for name in ("before", "between", "after"))), {"apart": EXPERTS})
-    change(state, ["grouped"])
-    left = {op.name: float(op.cost.known("hbm")) for op in state.ops}
-    assert left["between"] == LARGE / 2  # of 2
-    assert left["before"] == left["after"] == 2 * LARGE
 
 
 def test_changes_that_combine_do_so_in_any_order() -> None:

@@ -4,20 +4,20 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.analysis.changes import change
 from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import measured_source
-from roofline.cost import NOTHING, Cost
+from roofline.cost import NOTHING
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.growth import Program
 from roofline.hlo.scaling.inputs import inputs_of
 from roofline.hlo.scaling.named_dimensions import dimension_named
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
-from roofline.operation import Product
 from roofline.sources.embedded import programs_behind
-from roofline.workload import Avoidable, Op, Recording, Workload
+from roofline.workload import Avoidable, Workload
 
 EXPERTS, WIDTH, INSIDE = 8, 16, 32
 
@@ -163,7 +163,8 @@ ENTRY %main (x: bf16[512,512], gain: bf16[512], up: bf16[512,512], down: bf16[51
   %down = bf16[512,512]{1,0} parameter(3)
   %zero = bf16[] constant(0)
   %weight = bf16[512,512]{1,0} transpose(%up), dimensions={1,0}
-  %first = bf16[512,512]{1,0} dot(%x, %weight), lhs_contracting_dims={1}, rhs_contracting_dims={0}
+  %before = bf16[512,512]{1,0} fusion(%x, %gain), kind=kLoop, calls=%scaled
+  %first = bf16[512,512]{1,0} dot(%before, %weight), lhs_contracting_dims={1}, rhs_contracting_dims={0}
   %turned = bf16[512,512]{1,0} transpose(%first), dimensions={1,0}
   %between = bf16[512,512]{1,0} fusion(%turned, %gain), kind=kLoop, calls=%scaled
   %last = bf16[512,512]{1,0} dot(%between, %down), lhs_contracting_dims={1}, rhs_contracting_dims={0}
@@ -175,22 +176,22 @@ ENTRY %main (x: bf16[512,512], gain: bf16[512], up: bf16[512,512], down: bf16[51
 """
 
 
-def test_grouped_products_need_no_transposes_and_what_is_between_has_fewer_rows() -> None:
-    product = Product(m=512, k=512, n=512, left="bf16", right="bf16", out="bf16", compute="bf16")
-    cost, moved = Cost.of({"matrix/bf16": product.flops, "hbm": product.bytes}), Cost.of({"hbm": 2 * 512 * 512 * 2})
-    dense = Avoidable(kind="dense-experts", instead=cost * Fraction(1, 4), why="", factor=4)
-    copied = Avoidable(kind="layout-copies", instead=NOTHING, why="")
-    ops = [Op(name=name, module="experts", cost=cost, time_s=3e-4, operation=product, avoidable=(dense,)) for name in ("first", "last")]
-    ops += [Op(name=name, module="experts", cost=moved, time_s=1e-5, avoidable=(copied,)) for name in ("weight", "turned", "back", "after")]
-    ops += [Op(name=name, module="experts", cost=moved, time_s=1e-5) for name in ("between", "combined")]
-    chip = load("h200")
-    recording = Recording(format="xplane", workload=Workload(tuple(ops)))
-    state = State(recording, {"experts": parse(TURNED.encode(), "experts")}, chip, calibration_for(chip).for_kernels())
+def test_grouped_products_need_no_transposes_and_what_is_between_has_fewer_rows(tmp_path: Path) -> None:
+    (tmp_path / "experts.hlo").write_text(TURNED)
+    recording, chip = measured_source(tmp_path / "experts.hlo", "h200")
+    ops = {op.name: replace(op, avoidable=()) for op in recording.workload}
+    for name in ("first", "last"):
+        dense = Avoidable(kind="dense-experts", instead=ops[name].cost * Fraction(1, 4), why="", factor=4)
+        ops[name] = replace(ops[name], avoidable=(dense,))
+    for name in ("weight", "turned", "back", "after"):
+        ops[name] = replace(ops[name], avoidable=(Avoidable(kind="layout-copies", instead=NOTHING, why=""),))
+    recording = replace(recording, workload=Workload(tuple(ops.values())))
+    state = State(recording, {}, chip, calibration_for(chip).for_kernels())
     change(state, ["grouped"])
-    left = {op.name: float(op.cost.known("hbm")) for op in state.ops}
+    left = {op.name: float(op.cost.known("hbm")) / float(ops[op.name].cost.known("hbm")) for op in state.ops}
     assert left["weight"] == left["turned"] == left["back"] == 0
-    assert left["between"] == 512 * 512  # a quarter of 2 arrays
-    assert left["combined"] == left["after"] == 4 * 512 * 512  # of tokens
+    assert left["between"] == 1 / 4
+    assert left["before"] == left["combined"] == left["after"] == 1  # of tokens
 
 
 def test_images_are_data_of_a_program_that_trains_the_weight_they_are_multiplied_with() -> None:
