@@ -80,20 +80,6 @@ def concatenate(call: Call) -> Priced | None:
     return Priced(cost=traffic(known, (out,)), category=MOVEMENT, dtype=number.name if number else "", notes=notes)
 
 
-@op("aten::split_with_sizes_copy", "aten::unbind_copy", "aten::split_copy", "aten::flip", "aten::roll", "aten::tril", "aten::triu")
-@op("aten::pixel_shuffle", "aten::pixel_unshuffle", "aten::view_copy", "aten::permute_copy", "aten::transpose_copy", "aten::rot90")
-@op("aten::channel_shuffle", "aten::_pin_memory", "aten::diagonal_copy", "aten::alias_copy", "aten::detach_copy")
-@op(
-    "aten::native_channel_shuffle", "aten::t_copy", "aten::squeeze_copy", "aten::unsqueeze_copy", "aten::_conj_copy", "aten::_neg_view_copy"
-)
-@op("aten::_reshape_alias_copy", "aten::view_as_real_copy", "aten::view_as_complex_copy")
-def rearranged(call: Call) -> Priced | None:
-    """The same number of elements written as read."""
-    x = call.need(0)
-    out = Tensor((x.elements,), x.dtype)
-    return streamed(MOVEMENT, x, (x,), (out,))
-
-
 @op("aten::repeat", "aten::tile", "aten::expand_copy")
 def repeated(call: Call) -> Priced | None:
     x, times = call.need(0), needed(call.ints(1))
@@ -111,13 +97,6 @@ def repeat_interleave(call: Call) -> Priced | None:
 
 
 PADS = tuple(f"aten::{kind}_pad{axes}d" for kind in ("reflection", "replication") for axes in (1, 2, 3))
-
-
-@op(*(f"{name}_backward" for name in PADS))
-def pad_backward(call: Call) -> Priced | None:
-    """The gradient is read, a tensor of the input's size written."""
-    dy, x = call.need(0), call.need(1)
-    return streamed(MOVEMENT, dy, (dy,), (Tensor(x.shape, x.dtype),))
 
 
 @op("aten::im2col", "aten::col2im")
@@ -157,14 +136,6 @@ def padded(call: Call) -> Priced | None:
     if min(shape, default=0) < 0:
         raise FormulaError(f"{call.op}: padding {pads} removes more than {x.shape} has")
     return streamed(MOVEMENT, x, (x,), (result(call, tuple(shape), x.dtype),))
-
-
-@op("aten::slice_backward", "aten::select_backward", "aten::diagonal_backward", "aten::unfold_backward", "aten::as_strided_scatter")
-def scattered_gradient(call: Call) -> Priced | None:
-    """A gradient written into zeros of the input's size. In a trace the zeros and the copy are calls of their own."""
-    dy, sizes = call.need(0), needed(call.ints(1))
-    whole = result(call, sizes, dy.dtype)
-    return streamed(MOVEMENT, dy, (dy,), (whole,))
 
 
 @op("aten::slice_scatter", "aten::select_scatter")

@@ -109,35 +109,6 @@ def backward(call: Call) -> Priced | None:
     return streamed(NORM, x, (dy, x, weight, *saved), written, flops=FUNCTIONS[f"{FUNCTION[kind]}_gradient"].flops)
 
 
-# FLOP per element of batch norms that span several devices, and of weight norms: (gradient or input at 0, …).
-PARTS = {
-    "batch_norm_stats": 3,  # the mean, and the squared differences from it
-    "batch_norm_update_stats": 3,
-    "batch_norm_elemt": 4,
-    "batch_norm_gather_stats": 3,
-    "batch_norm_gather_stats_with_counts": 3,
-    "batch_norm_backward_reduce": 5,
-    "batch_norm_backward_elemt": 6,
-    "_weight_norm_interface": 3,
-    "_weight_norm_interface_backward": 6,
-}
-
-
-@op(*(f"aten::{name}" for name in PARTS))
-def parts(call: Call) -> Priced | None:
-    """Every tensor is read; a tensor like the first is written if the operator normalises, else two values per channel."""
-    tensors = call.all_tensors
-    if not tensors:
-        return None
-    name = call.op.removeprefix("aten::")
-    x = tensors[0]
-    whole = name.endswith("elemt") or "weight_norm" in name
-    channels = Tensor((x.shape[1] if len(x.shape) > 1 else x.elements,), FP32)
-    small = tensors[1] if "weight_norm" in name and len(tensors) > 1 else None  # the lengths, or their gradient
-    written = call.outputs or ((x, small) if whole else (channels, channels))
-    return streamed(NORM, x, tensors, written, flops=PARTS[name])
-
-
 def _softmax_rows(call: Call, x: Tensor, place: int) -> int:
     axis = call.number(place, -1)
     if not x.shape:

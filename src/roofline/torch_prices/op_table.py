@@ -7,7 +7,7 @@ from ..ops.registry import Registry
 from .call import Pricer
 
 FAMILIES = (
-    *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools"),
+    *("products", "convolutions", "attention", "elementwise", "copies", "norms", "gathers", "reductions", "pools", "streams"),
     *("recurrent", "linear_algebra", "transforms", "optimizers", "collectives", "serving", "inductor"),
 )
 op: Registry[Pricer] = Registry("operator", __package__, FAMILIES)

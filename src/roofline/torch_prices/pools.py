@@ -80,29 +80,6 @@ def resized(call: Call) -> Priced | None:
     return streamed(POOLING, x, (x,), (out, indices), flops=1, elements=max(x.elements, out.elements))
 
 
-@op("aten::max_pool2d_with_indices_backward", "aten::max_pool3d_with_indices_backward", "aten::avg_pool2d_backward")
-@op("aten::avg_pool3d_backward", "aten::_adaptive_avg_pool2d_backward", "aten::_adaptive_avg_pool3d_backward")
-@op("aten::adaptive_max_pool2d_backward", "aten::adaptive_max_pool3d_backward", "aten::adaptive_avg_pool3d_backward")
-@op("aten::fractional_max_pool2d_backward", "aten::fractional_max_pool3d_backward")
-def pool_backward(call: Call) -> Priced | None:
-    """The gradient is read, with the indices of maxima; the input's gradient is written."""
-    dy, x = call.need(0), call.need(1)
-    indices = Tensor(dy.shape, INT64) if "max" in call.op else None
-    return streamed(POOLING, dy, (dy, indices), (Tensor(x.shape, x.dtype),), flops=1)
-
-
-@op("aten::upsample_nearest2d_backward", "aten::upsample_bilinear2d_backward", "aten::upsample_bicubic2d_backward")
-@op("aten::upsample_nearest1d_backward", "aten::upsample_linear1d_backward", "aten::upsample_nearest3d_backward")
-@op("aten::upsample_trilinear3d_backward", "aten::_upsample_bilinear2d_aa_backward", "aten::_upsample_bicubic2d_aa_backward")
-@op("aten::_upsample_lanczos2d_aa_backward", "aten::_upsample_nearest_exact1d_backward", "aten::_upsample_nearest_exact2d_backward")
-@op("aten::_upsample_nearest_exact3d_backward")
-def resized_backward(call: Call) -> Priced | None:
-    """The gradient is read, one of the input's size (argument 2) written."""
-    dy, sizes = call.need(0), needed(call.ints(2))
-    out = Tensor(sizes, dy.dtype)
-    return streamed(POOLING, dy, (dy,), (out,), flops=1)
-
-
 # FLOP of a bilinear sample: the positions and weights of its four corners, and their sum.
 SAMPLE = 16
 

@@ -7,11 +7,11 @@ inputs and again for the weights. Every operand and result counts once, includin
 from msgspec import Struct
 
 from ..errors import FormulaError
-from ..ops.recurrent import GRU, LSTM, PLAIN, Cell, multiplied, work
+from ..ops.recurrent import GRU, LSTM, PLAIN, multiplied, work
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
 from .product_formats import product_format
-from .traffic import streamed, traffic
+from .traffic import traffic
 
 RECURRENT = "recurrent"
 
@@ -98,33 +98,3 @@ def layer(call: Call) -> Priced | None:
     times = 2 if backward else 1  # for the inputs and for the weights
     arithmetic = work(kind, tokens, of_input.elements + of_state.elements, width, number, x.dtype or number, times, times)
     return Priced(cost=arithmetic + traffic(read, written), category=RECURRENT, dtype=number.name, notes=notes)
-
-
-def _cell(cell: Cell, state: Tensor, read: list[Tensor | None], written: list[Tensor | None], times: int = 1) -> Priced:
-    return streamed(
-        RECURRENT, state, read, written, flops=cell.flops, transcendentals=cell.transcendentals, elements=state.elements * times
-    )
-
-
-@op("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell")
-def fused_cell(call: Call) -> Priced | None:
-    """(gates of the input, gates of the state, state, biases): the next state, and values for backward (LSTM: gates, GRU: five values)."""
-    x, h, state = call.need(0), call.need(1), call.need(2)
-    lstm = "lstm" in call.op
-    kept = x if lstm else Tensor((5 * state.elements,), state.dtype)
-    return _cell(LSTM if lstm else GRU, state, [x, h, state, call.tensor(3), call.tensor(4)], [state, state if lstm else None, kept])
-
-
-@op("aten::_thnn_fused_lstm_cell_backward_impl")
-def lstm_cell_backward(call: Call) -> Priced | None:
-    """(gradients of both states, previous and next states, gates): the gradients of the gates and of the previous state."""
-    before, after, gates = call.need(2), call.need(3), call.need(4)
-    return _cell(LSTM, before, [call.tensor(0), call.tensor(1), before, after, gates], [gates, before], 2)
-
-
-@op("aten::_thnn_fused_gru_cell_backward")
-def gru_cell_backward(call: Call) -> Priced | None:
-    """(gradient of the state, values saved by forward): the gradients of both kinds of gates and of the previous state."""
-    dy, kept = call.need(0), call.need(1)
-    gates = Tensor((3 * dy.elements,), dy.dtype)
-    return _cell(GRU, dy, [dy, kept], [gates, gates, dy], 2)

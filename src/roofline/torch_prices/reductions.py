@@ -1,6 +1,5 @@
 """Reductions, scans, sorts and losses: the input read, the values written."""
 
-from collections.abc import Sequence
 from math import prod
 
 from ..dtypes import DType, dtype
@@ -12,9 +11,8 @@ from .op_table import op
 from .traffic import format_name, result, streamed, traffic
 
 SORT, SELECTION = "sort", "selection"
-REDUCTION = "reduction"
+REDUCTION, LOSS = "reduction", "loss"
 INT64, BOOL = dtype("int64"), dtype("bool")
-DEFAULT_BINS = 100  # of torch.histc
 # By name: the kind of reduction with the same FLOP.
 _SUMS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "sum", "logsumexp": "sum", "trace": "sum", "count_nonzero": "sum"}
 _NORMS = {"norm": "norm", "linalg_vector_norm": "norm", "frobenius_norm": "norm"}
@@ -85,15 +83,6 @@ def scan(call: Call) -> Priced | None:
     return streamed(REDUCTION, x, (x,), (out, indices), flops=1, elements=running(x.elements, length) if indices is None else 0)
 
 
-@op("aten::_logcumsumexp", "aten::_cummax_helper", "aten::_cummin_helper")
-def scan_into(call: Call) -> Priced | None:
-    """The inner operators of scans: the input is read; the values and indices are arguments that they write."""
-    x = call.need(0)
-    plain = call.op == "aten::_logcumsumexp"
-    written = (x,) if plain else (x, Tensor(x.shape, INT64))
-    return streamed(REDUCTION, x, (x,), written, flops=1 if plain else 0, transcendentals=2 if plain else 0)
-
-
 @op("aten::sort", "aten::argsort", "aten::topk", "aten::kthvalue", "aten::mode", "aten::msort")
 def sort(call: Call) -> Priced | None:
     """The input is read once; values and 64-bit indices are written, k per row for ``topk``. A sort's passes are not counted."""
@@ -127,30 +116,6 @@ def data_dependent(call: Call) -> Priced | None:
     )
 
 
-@op("aten::equal", "aten::isin", "aten::searchsorted", "aten::bucketize", "aten::multinomial", "aten::histc", "aten::nonzero_static")
-def selection(call: Call) -> Priced | None:
-    """The inputs are read, and the arguments give the size of the result. Compilers do not fuse these."""
-    x = call.all_tensors
-    return streamed(SELECTION, x[0], x, call.outputs or (_selected(call, x),)) if x else None
-
-
-def _selected(call: Call, x: Sequence[Tensor]) -> Tensor:
-    """The result of a selection from these tensors."""
-    name, shape = call.op.removeprefix("aten::"), x[0].shape
-    if name == "equal":
-        return Tensor((), BOOL)
-    if name == "isin":
-        return Tensor(shape, BOOL)
-    if name == "searchsorted":  # the boundaries come first
-        return Tensor(x[1].shape if len(x) > 1 else (), INT64)
-    if name == "bucketize":
-        return Tensor(shape, INT64)
-    count = max(int(call.number(1) or 0), 0)
-    if name == "histc":
-        return Tensor((count or DEFAULT_BINS,), x[0].dtype)
-    return Tensor((*shape[:-1], count) if name == "multinomial" else (count, len(shape)), INT64)
-
-
 @op("aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::nll_loss")
 def nll_loss(call: Call) -> Priced | None:
     """One value of each row is read, that of its target."""
@@ -158,7 +123,7 @@ def nll_loss(call: Call) -> Priced | None:
     rows = target.elements
     picked = Tensor((rows,), x.dtype)
     out = Tensor((rows if call.number(3, 1) == 0 else 1,), x.dtype)
-    return streamed("loss", x, (picked, target, call.tensor(2)), (out,), flops=2, elements=rows)
+    return streamed(LOSS, x, (picked, target, call.tensor(2)), (out,), flops=2, elements=rows)
 
 
 @op("aten::nll_loss_backward", "aten::nll_loss2d_backward")
@@ -166,29 +131,7 @@ def nll_loss_backward(call: Call) -> Priced | None:
     """One value of each row is written into zeros, which in a trace are a call of their own."""
     dy, x, target = call.need(0), call.need(1), call.need(2)
     written = Tensor((target.elements,), x.dtype) if call.kernels else Tensor(x.shape, x.dtype)
-    return streamed("loss", x, (dy, target, call.tensor(3)), (written,), flops=1, elements=target.elements)
-
-
-# FLOP and transcendentals per element of a loss between an input and a target.
-LOSSES = {
-    "mse_loss": (3, 0),
-    "l1_loss": (2, 0),
-    "smooth_l1_loss": (4, 0),
-    "huber_loss": (4, 0),
-    "binary_cross_entropy": (5, 2),
-    "kl_div": (3, 1),
-}
-
-
-@op(*(f"aten::{name}" for name in LOSSES), "aten::binary_cross_entropy_with_logits")
-def loss(call: Call) -> Priced | None:
-    """An input and a target are read, one value is written, or one per element without reduction (reduction 0)."""
-    x, target = call.need(0), call.need(1)
-    flops, transcendentals = LOSSES.get(call.op.removeprefix("aten::"), (5, 2))
-    place = {"aten::binary_cross_entropy": 3, "aten::binary_cross_entropy_with_logits": 4}.get(call.op, 2)
-    out = result(call, x.shape if call.number(place, 1) == 0 else (), x.dtype)
-    others = [call.tensor(2)] if "cross_entropy" in call.op else []
-    return streamed("loss", x, (x, target, *others), (out,), flops=flops, transcendentals=transcendentals)
+    return streamed(LOSS, x, (dy, target, call.tensor(3)), (written,), flops=1, elements=target.elements)
 
 
 @op("aten::_ctc_loss", "aten::_cudnn_ctc_loss", "aten::miopen_ctc_loss")
@@ -201,7 +144,7 @@ def ctc_loss(call: Call) -> Priced | None:
     longest = targets.shape[-1] if len(targets.shape) == 2 else -(-targets.elements // max(1, sequences))
     sums = Tensor((steps, sequences, 2 * longest + 1), x.dtype)
     written = (sums,) if call.op == "aten::_ctc_loss" else (x,)
-    return streamed("loss", x, (x, targets), written, flops=4, transcendentals=4, elements=sums.elements)
+    return streamed(LOSS, x, (x, targets), written, flops=4, transcendentals=4, elements=sums.elements)
 
 
 @op("aten::_ctc_loss_backward")
@@ -210,4 +153,4 @@ def ctc_loss_backward(call: Call) -> Priced | None:
     x, targets = call.need(1), call.tensor(2)
     sums = call.need(6)
     work = summed(sums.elements, x.dtype, 4, 4) + summed(x.elements, x.dtype, 2, 1)
-    return Priced(cost=work + traffic((x, targets, sums), (x,)), category="loss", dtype=format_name(x))
+    return Priced(cost=work + traffic((x, targets, sums), (x,)), category=LOSS, dtype=format_name(x))

@@ -5,53 +5,15 @@ Paged attention has the whole cache pool as an argument and no lengths, and a fu
 arguments: their cost is unknown.
 """
 
-from collections.abc import Sequence
-
 from ..dtypes import dtype
-from ..ops.elementwise import POINTWISE, on_sums
+from ..ops.elementwise import POINTWISE
 from .attention import ATTENTION, PAGED
 from .call import Call, Priced, Tensor, needed
-from .norms import NORM
 from .op_table import op
 from .products import product, two_matrices
-from .traffic import format_name, streamed, traffic
+from .traffic import streamed
 
 EXPERTS = "a fused mixture of experts: the recording has no weights"
-
-
-@op("_C::rms_norm", "sgl_kernel::rmsnorm", "sgl_kernel::gemma_rmsnorm", "aiter::rmsnorm")
-def rms_norm(call: Call) -> Priced | None:
-    """(out, x, weight): x normalised into out."""
-    out, x = call.need(0), call.need(1)
-    return _rms_norm(x, (x, call.tensor(2)), (out,))
-
-
-@op("_C::fused_add_rms_norm", "sgl_kernel::fused_add_rmsnorm", "sgl_kernel::gemma_fused_add_rmsnorm")
-def add_rms_norm(call: Call) -> Priced | None:
-    """(x, residual, weight): the sum goes to residual and its norm to x, both in place."""
-    x, residual = call.need(0), call.need(1)
-    return _rms_norm(x, (x, residual, call.tensor(2)), (x, residual), added=1)
-
-
-@op("aiter::add_rmsnorm")
-def add_rms_norm_to(call: Call) -> Priced | None:
-    """(out, x, residual, sum, weight): the sum of x and residual is written, and its norm to out."""
-    out, x, residual = call.need(0), call.need(1), call.need(2)
-    return _rms_norm(x, (x, residual, call.tensor(4)), (out, call.tensor(3)), added=1)
-
-
-def _rms_norm(x: Tensor, read: Sequence[Tensor | None], written: Sequence[Tensor | None], added: int = 0) -> Priced:
-    """The norm of each row of x, after ``added`` additions per element."""
-    rows = x.elements // x.shape[-1] if x.shape and x.shape[-1] else 1
-    work = on_sums("rmsnorm", x.elements, x.dtype, rows, added)
-    return Priced(cost=work + traffic(read, written), category=NORM, dtype=format_name(x))
-
-
-@op("aiter::_groupnorm_run")
-def group_norm(call: Call) -> Priced | None:
-    """(x, groups, weight, bias)."""
-    x = call.need(0)
-    return streamed(NORM, x, (x, call.tensor(2), call.tensor(3)), (x,), flops=POINTWISE["layernorm"].flops)
 
 
 @op("_C::silu_and_mul", "_C::gelu_and_mul", "_C::gelu_tanh_and_mul", "_C::mul_and_silu", "_C::fatrelu_and_mul")

@@ -6,7 +6,7 @@ Copies from and to pageable memory of the host are told apart: the driver copies
 
 from collections.abc import Iterable
 
-from ..cost import Cost
+from ..cost import NOTHING, Cost
 from ..dtypes import DType
 from ..ops.elementwise import summed
 from ..ops.movement import moved
@@ -41,6 +41,7 @@ def streamed(
     x: Tensor,
     read: Iterable[Tensor | None],
     written: Iterable[Tensor | None],
+    work: Cost = NOTHING,
     *,
     flops: int = 0,
     transcendentals: int = 0,
@@ -48,10 +49,10 @@ def streamed(
 ) -> Priced:
     """The price of a call that streams tensors through the vector unit, in the format of ``x``.
 
-    ``flops`` and ``transcendentals`` are per element of ``x``, or of so many ``elements``.
+    ``flops`` and ``transcendentals`` are per element of ``x``, or of so many ``elements``; ``work`` is further work.
     """
-    work = summed(x.elements if elements is None else elements, x.dtype, flops, transcendentals)
-    return Priced(cost=work + traffic(read, written), category=category, dtype=format_name(x))
+    each = summed(x.elements if elements is None else elements, x.dtype, flops, transcendentals)
+    return Priced(cost=each + work + traffic(read, written), category=category, dtype=format_name(x))
 
 
 def copied(call: Call) -> Priced | None:
