@@ -13,6 +13,7 @@ from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Attention
 from roofline.prediction import predict
+from roofline.sources.embedded import programs_behind
 from roofline.workload import IdleReason, Op, Recording, Workload
 
 H200 = load("h200")
@@ -63,6 +64,17 @@ def test_copies_into_another_layout_go_and_those_that_cut_out_a_part_stay(tmp_pa
     left = {op.name: op.operation for op in state.ops if op.cost != NOTHING}
     assert left.keys() == {"part", "scores"}
     assert left["scores"] == Attention(batch=1, heads=2, queries=512, keys=512, size=64, library="cudnn")
+
+
+@pytest.mark.parametrize(("scaled", "heads", "size"), [("k[0]", 6, 64), ("k[2]", 2, 192)])
+def test_attention_has_the_sizes_that_other_changes_leave(scaled: str, heads: int, size: int, tmp_path: Path) -> None:
+    path = tmp_path / "step.hlo"
+    path.write_text(STEP)
+    recording, chip = measured_source(path, "h200")
+    state = State(recording, dict(programs_behind(recording, chip, str(path))), chip, calibration_for(chip))
+    change(state, ["scale", f"{scaled}=x3", "kernel", "attention=flash"])
+    (attention,) = [op.operation for op in state.ops if isinstance(op.operation, Attention)]
+    assert (attention.heads, attention.size, attention.queries) == (heads, size, 512)
 
 
 @pytest.mark.parametrize(  # kernels of cuDNN 9 in profiles of training

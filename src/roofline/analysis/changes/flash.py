@@ -11,10 +11,10 @@ from fractions import Fraction
 from itertools import chain
 
 from ...cost import NOTHING, Cost
-from ...graph import NO_KERNEL, Graph, Phase
+from ...graph import NO_KERNEL, Graph, Node, Phase
 from ...graph.facts.kernels import kernel_before, kernels_after
 from ...graph.facts.scores import Scores, attention_scores
-from ...operation import Attention, width
+from ...operation import Attention, Product, width
 from ...resource import HBM, matrix
 from ...rules.stored_attention.written import KIND as STORED
 from ...workload import ProgramGraph
@@ -75,8 +75,45 @@ class _Replacement:
                 continue
             runs = 1 if _is_sure(self._graph, scores) else max(len(products) // products_per_kernel, 1)
             for op in self._ops[min(products)]:
-                self._attention[op] = _attention(self._graph, scores, backward=phase == Phase.BACKWARD)
+                self._attention[op] = self._as_one_kernel(scores, backward=phase == Phase.BACKWARD)
                 self._runs[op] += runs
+
+    def _as_one_kernel(self, scores: Scores, *, backward: bool) -> Attention:
+        """Attention in one kernel. In the product that uses the scores, keys are summed over.
+
+        A causal mask leaves as many queries as keys at most: further ones are those of other heads that share the keys.
+        """
+        first, made = scores.first, scores.arrays
+        using = (node for node in scores.products if node.phase == first.phase and not made.isdisjoint(node.takes[:2]))
+        summed = next((node.sizes.depth for node in using), first.sizes.columns)
+        batch, rows, depth, columns = self._sizes(first)
+        queries, keys = (rows, columns) if summed == first.sizes.columns else (columns, rows)
+        shared = queries // keys if scores.is_causal and queries > keys else 1
+        dtype = self._graph.arrays[first.takes[0]].dtype
+        return Attention(
+            batch=1,
+            heads=batch * shared,
+            kv_heads=batch if shared > 1 else None,
+            queries=queries / shared,
+            keys=keys,
+            size=depth,
+            causal=scores.is_causal,
+            backward=backward,
+            dtype=dtype.name if dtype is not None and dtype.bits <= HALF else "bf16",
+            library="cudnn",
+        )
+
+    def _sizes(self, product: Node) -> tuple[float, float, float, float]:
+        """The batch, rows, depth and columns of a product after other changes."""
+        index, sizes = self._ops[product.kernel][0], product.sizes
+        before, after = self._state.recording.workload.ops[index].operation, self._state.ops[index].operation
+        batch, rows, depth, columns = map(float, (sizes.batch, sizes.rows, sizes.depth, sizes.columns))
+        if isinstance(before, Product) and isinstance(after, Product):
+            grown = [float(after.m) / float(before.m), float(after.n) / float(before.n)]
+            grown = grown if float(before.m) == rows else grown[::-1]  # libraries multiply the transposed factors
+            batch, depth = batch * float(after.batch) / float(before.batch), depth * float(after.k) / float(before.k)
+            rows, columns = rows * grown[0], columns * grown[1]
+        return batch, rows, depth, columns
 
     def _remove_copies(self, replaced: set[int]) -> None:
         """Removes kernels that only move data from or to the replaced ones, and masks that nothing else uses."""
@@ -126,30 +163,6 @@ def _touching(graph: Graph, scores: Scores) -> set[int]:
 def _is_sure(graph: Graph, scores: Scores) -> bool:
     """Whether the products of scores are known, and not matched by size."""
     return graph.arrays[scores.first.gives[0]].sure
-
-
-def _attention(graph: Graph, scores: Scores, *, backward: bool) -> Attention:
-    """Attention in one kernel: another product sums over the keys of the scores. A causal mask leaves as many queries as keys at most, and
-    further ones are those of other heads that share the keys.
-    """
-    sizes, made = scores.first.sizes, scores.arrays
-    using = (node for node in scores.products if node.phase == scores.first.phase and not made.isdisjoint(node.takes[:2]))
-    keys = next((node.sizes.depth for node in using), sizes.columns)
-    queries = sizes.rows * sizes.columns // keys
-    shared = queries // keys if scores.is_causal and queries > keys else 1
-    dtype = graph.arrays[scores.first.takes[0]].dtype
-    return Attention(
-        batch=1,
-        heads=sizes.batch * shared,
-        kv_heads=sizes.batch if shared > 1 else None,
-        queries=queries // shared,
-        keys=keys,
-        size=sizes.depth,
-        causal=scores.is_causal,
-        backward=backward,
-        dtype=dtype.name if dtype is not None and dtype.bits <= HALF else "bf16",
-        library="cudnn",
-    )
 
 
 def _cost(attention: Attention) -> Cost:
