@@ -7,7 +7,12 @@ from ...cost import NOTHING, Cost
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
 from ...hlo.price.traffic import part_of
-from ...hlo.unneeded.residuals import (
+from ...operation import Streamed
+from ...resource import HBM
+from ...rules.recomputation.recomputed import KIND as RECOMPUTED
+from ...workload import Op
+from .fuse import Indexed
+from .kept_between_loops import (
     CUTS,
     NAMES,
     Between,
@@ -20,11 +25,6 @@ from ...hlo.unneeded.residuals import (
     source_array,
     source_kernel,
 )
-from ...operation import Streamed
-from ...resource import HBM
-from ...rules.recomputation.recomputed import KIND as RECOMPUTED
-from ...workload import Op
-from .fuse import Indexed
 from .state import State
 
 STORED, LOADED = "stored", "loaded"

@@ -8,10 +8,10 @@ from typing import Self
 
 from msgspec import Struct
 
-from ..ir.module import Computation, Instruction
-from ..ir.shapes import Shape
-from ..price.traffic import source
-from .values import LAYOUT, Value, Values
+from ...hlo.ir.module import Computation, Instruction
+from ...hlo.ir.shapes import Shape
+from ...hlo.price.traffic import source
+from ...hlo.unneeded.values import LAYOUT, Value, Values
 
 NAMES = frozenset(("bitcast", "get-tuple-element", "reshape", "async-done"))
 CUTS = LAYOUT | {"dynamic-slice", "slice", "convert"}
