@@ -219,7 +219,7 @@ def guessed_graph(calls: list[Seen]) -> Graph:
 
 def reasons_of(graph: Graph) -> Counter[tuple[str, str]]:
     """The kinds and groups that the rules give, and how many kernels have them."""
-    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph)}
+    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph) if reason.kind in KINDS}
     return Counter((kind, group) for _, kind, group in reasons)
 
 

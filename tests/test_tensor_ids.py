@@ -16,7 +16,7 @@ from roofline.graph import Graph, Operator
 from roofline.rules import RULES
 from roofline.sources.torch_trace import unneeded
 from roofline.sources.torch_trace.recording import read_part
-from test_rules import BY_SIZE, TOLD
+from test_rules import BY_SIZE, KINDS, TOLD
 
 
 def graph_in(trace: bytes | Path) -> tuple[Graph, tuple[str, ...]]:
@@ -34,7 +34,7 @@ def data_of(name: str) -> bytes:
 
 
 def told(graph: Graph) -> Counter[tuple[str, str]]:
-    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph)}
+    reasons = {(kernel, reason.kind, reason.group) for rule in RULES for kernel, reason in rule(graph) if reason.kind in KINDS}
     return Counter((kind, group) for _, kind, group in reasons)
 
 

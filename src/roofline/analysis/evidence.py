@@ -2,17 +2,18 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from fractions import Fraction
 from functools import partial
 from itertools import chain
 
 from msgspec.structs import replace
 
+from ..cost import Cost
 from ..rule_failures import RuleFailures
 from ..rules import LATER, ON_PROGRAMS, RULES, Rule
 from ..rules.kernel_names import with_kernel_name
 from ..workload import Avoidable, Op, ProgramGraph, Recording, Workload
 
-STORED_SCORES, CHAIN = "stored-attention", "unfused-chain"
 TRACED = "torch"  # the format of recordings of PyTorch
 
 
@@ -59,7 +60,8 @@ class _Evidence:
                     told.setdefault((place, avoidable.kind, avoidable.group), []).append(avoidable)
             for (place, *_), reasons in told.items():
                 share = len(reasons) / max(self._executions[place], len(reasons)) if place in self._executions else 1.0
-                self._say(place, rule, self._named(place, reasons[0] if share == 1.0 else replace(reasons[0], share=share)))
+                mean = reasons[0] if len(reasons) == 1 else replace(reasons[0], instead=_mean([reason.instead for reason in reasons]))
+                self._say(place, rule, self._named(place, replace(mean, share=share)))
 
     def _named(self, place: int, avoidable: Avoidable) -> Avoidable:
         return with_kernel_name(avoidable, partial(self._name, place))
@@ -79,14 +81,17 @@ class _Evidence:
             reasons.append((rule, avoidable))
 
 
+def _mean(costs: Sequence[Cost]) -> Cost:
+    """The mean of costs, of which most are equal."""
+    return costs[0] if len(set(costs)) == 1 else Cost.total(costs) * Fraction(1, len(costs))
+
+
 def _excludes(before: Avoidable, after: Avoidable, *, is_same_rule: bool) -> bool:
     """Whether two reasons are for the same work: one rule may name several groups of a kind.
 
-    Without stored scores there is no chain of kernels that reads and writes them. What no finding is about, such as scores that a fused
-    kernel computes again, is beside anything else.
+    What no finding is about, such as scores that a fused kernel computes again, is beside anything else.
     """
     if not (before.kind and after.kind):
         return False
     is_same = before.kind == after.kind and (not is_same_rule or before.group == after.group)
-    is_of_scores = (before.kind, after.kind) == (STORED_SCORES, CHAIN)
-    return is_same or is_of_scores or bool(before.unneeded and after.unneeded)
+    return is_same or bool(before.unneeded and after.unneeded)

@@ -28,6 +28,7 @@ class Phase(StrEnum):
     FORWARD = "forward"
     BACKWARD = "backward"
     RECOMPUTED = "recomputed"  # of the forward pass, in the backward pass
+    UPDATE = "update"  # of parameters
 
 
 class Node(Struct, frozen=True, gc=False):
@@ -56,10 +57,14 @@ class Node(Struct, frozen=True, gc=False):
 
 
 class Kernel(Struct, frozen=True, gc=False):
-    """One launch: its cost, unknown parts of it are marked; and how many equal ones it stands for."""
+    """One launch: its cost, unknown parts of it are marked; and how many equal ones it stands for.
+
+    ``fuses`` is whether a compiler would compute it in one kernel with those around it, but did not, as each was launched by itself.
+    """
 
     cost: Cost
     times: int = 1
+    fuses: bool = False
 
 
 class Operation(Struct, frozen=True, gc=False):

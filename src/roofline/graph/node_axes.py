@@ -113,6 +113,7 @@ READERS: dict[Operator, Reader] = {
     Operator.SORT: _along_axis,
     Operator.SCAN: _along_axis,
     Operator.SOFTMAX: _along_axis,
+    Operator.LOG_SOFTMAX: _along_axis,
     Operator.NORM: _norm,
     Operator.DOT: _product,
 }

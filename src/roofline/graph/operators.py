@@ -40,7 +40,8 @@ class Operator(StrEnum):
     PATCHES = "patches"  # windows of its operand, each as one column: the elements of a window are along the second axis
     FOLD = "fold"  # its operand's windows, added up where they overlap: the gradient of patches
     WINDOW = "window"  # a reduction of each window
-    SOFTMAX = "softmax"  # along an axis, or its logarithm
+    SOFTMAX = "softmax"  # along an axis
+    LOG_SOFTMAX = "log-softmax"  # the logarithm of that
     NORM = "norm"  # elements relative to others along the same axes, or the gradient of that
     SCAN = "scan"  # a running reduction
     SORT = "sort"  # its operands along an axis, in the order of the first
@@ -74,6 +75,7 @@ class Operator(StrEnum):
 
 
 RENAMING = frozenset((Operator.VIEW, Operator.TRANSPOSE, Operator.CAST, Operator.COPY))  # the same elements under another name
+SOFTMAXES = frozenset((Operator.SOFTMAX, Operator.LOG_SOFTMAX))
 SCALING = frozenset((Operator.MULTIPLY, Operator.DIVIDE, Operator.NEGATE))
 SPREADING = RENAMING | {Operator.BROADCAST}
 ROW_BY_ROW = 1  # of a view that keeps the order of elements row by row, whatever the order in memory

@@ -45,6 +45,7 @@ from .repeated_operand.stored import folded_patches, stored_masks, stored_repeat
 from .repeated_operand.written_out import written_products
 from .stored_attention.written import stored_scores
 from .tile_padding.padded_tiles import padded_tiles
+from .unfused_chain.kernels import unfused_kernels
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
 from .unused_results.occasional import occasional_work
@@ -119,7 +120,8 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     repeated_rows,
     padded_tiles,
 )
-RULES = ON_PROGRAMS
+# The kernels of an XLA program are those that its compiler could not fuse.
+RULES: tuple[Rule, ...] = (*ON_PROGRAMS, unfused_kernels)
 # Those that come after what a source finds by itself: an unused part of a copy that need not be made.
 LATER: tuple[Rule, ...] = (
     unused_gradients,
@@ -134,4 +136,5 @@ LATER: tuple[Rule, ...] = (
     reordered_elements,
     repeated_rows,
     padded_tiles,
+    unfused_kernels,
 )

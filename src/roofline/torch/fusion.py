@@ -19,12 +19,11 @@ from ..formulas.network import Network
 from ..graph.fusion import grouped
 from ..resource import HBM
 from ..rule_failures import RuleFailures
+from ..torch_prices.fusing import POINTWISE, REDUCING
 from ..workload import Op
 from .recorder import Kept, Seen
 from .workload import op_of, repeated
 
-POINTWISE = frozenset(("elementwise", "cast", "copy", "data movement", "gather"))
-REDUCING = frozenset(("normalisation", "softmax", "reduction", "loss"))
 OPTIMIZER = "optimizer"
 FUSIBLE = POINTWISE | REDUCING | {OPTIMIZER}
 

@@ -7,6 +7,7 @@ from ..graph import GPU_BY_REQUEST, Array, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..graph.facts.equal_arrays import equal_arrays
 from ..torch_prices import Priced, Tensor
+from ..torch_prices.fusing import fuses
 from ..torch_prices.operators import append, function_of, meaning, tensors_of
 from .recorder import BACKWARD, Kept, Seen
 
@@ -22,7 +23,7 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Gra
         takes = tuple(memory.read(_array(operands[number]), Position(*seen.operands[number])) for number in means.takes)
         written = [*zip(results, seen.results, strict=True), *((operands[number], seen.operands[number]) for number in seen.changed)]
         gives = tuple(memory.write(_array(tensor), Position(*position)) for tensor, position in dict.fromkeys(written))
-        graph.kernels[place] = Kernel(priced.cost or NOTHING)
+        graph.kernels[place] = Kernel(priced.cost or NOTHING, fuses=fuses(priced.category))
         node = Node(Operator.OTHER, (), (), None, place, _phase(seen), seen.sequence, seen.location, place)
         append(graph, means, takes, gives, node, function_of(call))
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}

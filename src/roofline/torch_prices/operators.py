@@ -34,7 +34,12 @@ CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
 _POWERS = frozenset(("aten::pow", "aten::pow_"))
-_SOFTMAX = ("aten::_softmax", "aten::_log_softmax", "aten::_safe_softmax")
+_SOFTMAX = {
+    "aten::_softmax": Operator.SOFTMAX,
+    "aten::_safe_softmax": Operator.SOFTMAX,
+    "aten::_log_softmax": Operator.LOG_SOFTMAX,
+    "aten::log_softmax": Operator.LOG_SOFTMAX,
+}
 _COMPILED_SOFTMAX = re.compile(r"triton_\w*(?<!log)_(?:safe_|masked_)?softmax(?!_backward)")
 _AXIS = {
     "aten::index_select": 1,
@@ -42,6 +47,7 @@ _AXIS = {
     "aten::scatter_": 1,
     **dict.fromkeys(_SOFTMAX, 1),
 }  # the place of the argument that is the axis
+_TRAINS = 5  # the place of the argument of a batch norm that says so
 # Norms of the last axes and their gradients, and the place of the argument with the sizes of these axes.
 _SLICE_NORMS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 _NAMES = {
@@ -178,7 +184,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         are_first = len(tensors) == _OF_SELECT - 1 and all(isinstance(arg, Tensor) for arg in args[:2])
         return Meaning(operator, everything, _number(args, 2)) if are_first else Meaning(Operator.ELEMENTWISE, everything)
     if name in _SOFTMAX:
-        return Meaning(Operator.SOFTMAX, everything, _axis(name, args))
+        return Meaning(_SOFTMAX[name], everything, _axis(name, args))
     if _COMPILED_SOFTMAX.match(name):  # fused with what surrounds it
         return Meaning(Operator.SOFTMAX, everything)
     if operator == Operator.SORT:
@@ -189,7 +195,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if operator == Operator.PAD:
         return Meaning(operator, everything, _padding(name, args, tensors[0]))
     if operator == Operator.NORM:
-        return Meaning(operator, everything, _last_axes(name, args, tensors[0]))
+        return Meaning(operator, everything, _normed_axes(name, args, tensors[0]))
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)
@@ -286,8 +292,10 @@ def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
     return Padding(low, high, (0,) * rank, float(value) if isinstance(value, int | float) else None)
 
 
-def _last_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
-    """The axes that a norm is along, if they are its last ones."""
+def _normed_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
+    """The axes that a norm is along: its last ones, or those of a batch norm that does not take its statistics from outside."""
+    if "batch_norm" in name and "no_" not in name and False not in args[_TRAINS : _TRAINS + 1]:
+        return Axes(tuple(axis for axis in range(len(source.shape)) if axis != 1))
     place = _SLICE_NORMS.get(name.removeprefix("aten::"), len(args))
     sizes, rank = args[place] if place < len(args) else None, len(source.shape)
     return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None

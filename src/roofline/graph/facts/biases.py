@@ -10,6 +10,7 @@ _COSTLY = (
     Operator.EXPONENTIAL,
     Operator.SQUARE_ROOT,
     Operator.SOFTMAX,
+    Operator.LOG_SOFTMAX,
 )  # that a kernel does not compute twice for free
 _BYTES = 2  # of a number of 16 bits
 

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from ..graph import Graph, Node, Phase
-from ..operators import RENAMING, Operator, Rows
+from ..operators import RENAMING, SOFTMAXES, Operator, Rows
 from .choices import Choice, Choices
 
 OTHERS = "others"  # the member of the rows that did not choose another one
@@ -74,7 +74,7 @@ class _Needs:
         choice = self.of.get(node.gives[0])
         if choice is None or any(array in self.of for array in node.gives[1:]) or (node.operator == Operator.REDUCE and place):
             return None
-        is_mixed = node.operator == Operator.SOFTMAX and node.params in (*choice.rows, choice.axis)
+        is_mixed = node.operator in SOFTMAXES and node.params in (*choice.rows, choice.axis)
         return None if is_mixed else choice
 
     def _masked(self, node: Node, place: int) -> Choice | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ..graph import Graph, Node
 from ..node_axes import ELEMENTWISE, index_map
-from ..operators import SPREADING, Axes, Operator, Part
+from ..operators import SOFTMAXES, SPREADING, Axes, Operator, Part
 
 _MOST_DEPTH = 16  # operators that an array is made of
 
@@ -22,7 +22,7 @@ class OperandAxes:
         if node.operator in ELEMENTWISE:  # an operand with fewer axes, or one element along one, is repeated
             less = len(result) - len(shape)
             return [frozenset((axis - less,) if axis >= less and shape[axis - less] == size else ()) for axis, size in enumerate(result)]
-        if node.operator in (Operator.COLLECTIVE, Operator.SOFTMAX):
+        if node.operator == Operator.COLLECTIVE or node.operator in SOFTMAXES:
             same = len(shape) == len(result) and not isinstance(node.params, Axes)
             return [frozenset((axis,)) for axis in range(len(result))] if same else None
         if node.operator == Operator.SLICE and place == 0:

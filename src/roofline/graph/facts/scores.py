@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from ..graph import NO_KERNEL, Graph, Node, Phase, Region
 from ..node_axes import ELEMENTWISE
-from ..operators import RENAMING, SPREADING, Array, Axes, Operator
+from ..operators import RENAMING, SOFTMAXES, SPREADING, Array, Axes, Operator
 from .positions import positional_arrays
 
 _READ = RENAMING | {Operator.SLICE}
-_KEEPING = ELEMENTWISE | SPREADING | {Operator.SOFTMAX, Operator.OTHER}  # a result as large as an operand has an element for each of its
+_KEEPING = ELEMENTWISE | SPREADING | SOFTMAXES | {Operator.OTHER}  # a result as large as an operand has an element for each of its
 _MASKED = RENAMING | {Operator.SELECT}
 
 
@@ -93,7 +93,7 @@ def _may_make_scores(graph: Graph, product: Node) -> bool:
 def _is_normalised(graph: Graph, arrays: set[int]) -> bool:
     """Whether scores go through a softmax, or are exponentials that are added up, or are divided by their sums."""
     for node in chain.from_iterable(graph.users.get(array, ()) for array in arrays):
-        if node.operator == Operator.SOFTMAX:
+        if node.operator in SOFTMAXES:
             return True
         if _is_sum(node) and _are_exponentials(graph, node.takes[0]):
             return True

@@ -14,19 +14,20 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...dtypes import dtype
-from ...graph import CPU, GPU_BY_REQUEST, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
+from ...graph import CPU, GPU_BY_REQUEST, SOFTMAXES, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
 from ...torch_prices.convolutions import convolved
 from ...torch_prices.copies import windows_result
+from ...torch_prices.fusing import fuses
 from ...torch_prices.operators import Meaning, append, function_of, meaning, tensors_of
 from ...torch_prices.transforms import transformed
 from .columns import NONE
 from .executions import Execution
 from .pricing import PricedOp
+from .results import broadcast, result_of
 from .unneeded.recorded import Recorded
-from .unneeded.unfused import broadcast, result_of
 from .used_tensors import Operand, Used, UsedTensors
 
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
@@ -75,6 +76,8 @@ def _phases(recorded: Recorded) -> Iterator[Phase]:
     for context, priced in contexts:
         if context.recomputed and priced in forward:
             yield Phase.RECOMPUTED
+        elif context.optimizer:
+            yield Phase.UPDATE
         else:
             yield Phase.BACKWARD if context.backward else Phase.FORWARD
 
@@ -127,7 +130,7 @@ class _Exact:
             gives = (self.graph.array(Array(result.shape, result.dtype)),)  # nothing took it
         if means.operator == Operator.GATHER and means.params is None and gives:
             means = replace(means, params=_gathered_axis(self.graph.arrays[takes[0]], self.graph.arrays[gives[0]]))
-        self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
+        self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.priced.category))
         self.graph.forced |= _forced(place, execution, priced)
         number = self._recorded.sequence(execution)
         location = execution.context.location
@@ -176,7 +179,8 @@ def _by_size(recorded: Recorded) -> Graph:
         if means.operator == Operator.GATHER and means.params is None:  # of a list of indices that was not recorded
             means = replace(means, params=0)
         taken = [tensors[index] for index in means.takes]
-        matches = arrays.matches(taken, operands.get(number, ()) if is_backward else (), place)
+        is_gradient_first = is_backward and means.operator != Operator.DOT
+        matches = arrays.matches(taken, operands.get(number, ()) if is_backward else (), place, is_gradient_first=is_gradient_first)
         if not is_backward and number != NONE:
             operands.setdefault(number, []).extend(made for made in matches if made is not None)
         takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
@@ -188,7 +192,7 @@ def _by_size(recorded: Recorded) -> Graph:
             arrays = Arrays(graph)
         elif result is None:
             arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
-        graph.kernels[place] = Kernel(priced.priced.cost or NOTHING)
+        graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.priced.category))
         graph.forced |= _forced(place, execution, priced)
         location = execution.context.location
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place))
@@ -235,13 +239,19 @@ class Arrays:
             node = self._graph.maker.get(node.takes[0])
         return node is not None and node.operator == Operator.DOT
 
-    def matches(self, taken: Sequence[Tensor], forward: Sequence[Made], place: int) -> list[Made | None]:
-        """The array that each operand of an execution may be; ``forward`` are those that its forward op took."""
+    def matches(self, taken: Sequence[Tensor], forward: Sequence[Made], place: int, *, is_gradient_first: bool) -> list[Made | None]:
+        """The array that each operand of an execution may be; ``forward`` are those that its forward op took. The first operand may be the
+        gradient of what that gave.
+        """
         matches: list[Made | None] = [None] * len(taken)
         sizes = {index: tensor.elements for index, tensor in enumerate(taken) if _is_stored(tensor)}
         left = list(forward)
+        if left and is_gradient_first:
+            first = next(iter(sizes), None)
+            if first is not None:
+                matches[first] = self._last_gradient(taken[first], place)
         for index in sizes if left else ():
-            matches[index] = next((made for made in left if made.may_be(taken[index])), None)
+            matches[index] = matches[index] or next((made for made in left if made.may_be(taken[index])), None)
             left = [made for made in left if made is not matches[index]]
         for elements in dict.fromkeys(sizes.values()):
             alike = [index for index, size in sizes.items() if size == elements and matches[index] is None]
@@ -262,6 +272,11 @@ class Arrays:
                 if match.array.dtype is None and tensor.dtype is not None:
                     match.array = self._graph.arrays[match.number] = replace(match.array, dtype=tensor.dtype)
         return matches
+
+    def _last_gradient(self, tensor: Tensor, place: int) -> Made | None:
+        """The last array of the backward pass that an operand may be."""
+        recent = (made for made in reversed(self._made.get(tensor.elements, ())) if place - made.place <= REACH and made.may_be(tensor))
+        return next((made for made in recent if self._graph.maker[made.number].phase == Phase.BACKWARD), None)
 
     def _repeated(self, tensor: Tensor, place: int) -> Made | None:
         """The last array that an operand with expanded axes may repeat: it has the other ones."""
@@ -347,7 +362,7 @@ def _row_by_row(shape: Shape) -> Shape:
 
 def _is_stored(tensor: Tensor) -> bool:
     """Whether an operand may be an array that an op made: one with an expanded axis is a view of a smaller one."""
-    return tensor.distinct == tensor.elements > 1
+    return tensor.distinct == tensor.elements > 0
 
 
 def _own_axes(tensor: Tensor) -> tuple[int, ...]:
@@ -378,7 +393,7 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return tensors[min(1, len(tensors) - 1)]  # as large as the columns, or as the matrix
     if means.operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE):
         return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
-    if means.operator == Operator.SOFTMAX:
+    if means.operator in SOFTMAXES:
         return _softmax(tensors, priced.args)
     if means.operator == Operator.GATHER:
         rows = tensors[1].elements if len(tensors) > 1 and len(first.shape) == 2 else 0  # of more axes a mask may choose

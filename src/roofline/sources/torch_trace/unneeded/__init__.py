@@ -10,9 +10,7 @@ from itertools import islice
 
 from ....rule_failures import RuleFailures
 from ....workload import Avoidable
-from ..columns import NONE
 from ..context import Context, Contexts
-from ..executions import Execution
 from ..lower import graph_of
 from ..pricing import PricedOp, Prices
 from ..used_tensors import UsedTensors
@@ -20,13 +18,13 @@ from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
 from .frozen_gradients import unused_gradients
 from .kept_gradients import kept_gradients
+from .list_optimizers import list_optimizers
 from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
 from .second_passes import repeated_pass
 from .shifted_caches import shifted_caches
 from .sorted_parts import sorted_parts
 from .train_mode import unused_statistics
-from .unfused import spared_bytes, unfused
 from .unused_results import unused_results
 from .zeroed_gradients import zeroed_gradients
 
@@ -38,7 +36,7 @@ BY_SHAPE: Rules = (
     shifted_caches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients)
+BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients, list_optimizers)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 
@@ -61,7 +59,6 @@ class Patterns:
         self._contexts = contexts
         self._failures = RuleFailures("this trace")
         attempt = self._failures.attempt
-        self._spared = attempt("unfused ops", spared_bytes, in_order, self._is_kept) or {}
         self._converted = (
             attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
         )
@@ -84,10 +81,6 @@ class Patterns:
         """Notes on rules that failed."""
         return self._failures.notes
 
-    def _is_kept(self, one: Execution) -> bool:
-        """Whether a backward pass may need the result of an execution."""
-        return one.op != NONE and self._contexts.phase(one.context) == "forward"
-
     def avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """The avoidable work of an op in a context."""
         attempt, converted = self._failures.attempt, self._converted.get(id(priced), 0.0)
@@ -99,14 +92,4 @@ class Patterns:
             *in_place.values(),
             *priced.priced.recomputed,
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
-            *(attempt("unfused ops", self._unfused, priced, context) or ()),
         )
-
-    def _unfused(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
-        spared = None if _is_forced(priced, context) else self._spared.get(id(priced))
-        return unfused(priced, spared) if spared is not None else ()
-
-
-def _is_forced(priced: PricedOp, context: Context) -> bool:
-    """Whether an op is a copy for another op whose layout the program does not choose."""
-    return context.fixed_layout and priced.priced.category == "copy"

@@ -1,0 +1,1 @@
+"""Kernels that one kernel could replace."""
