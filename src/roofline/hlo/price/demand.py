@@ -8,11 +8,11 @@ from math import prod
 
 from ...graph.index_sets import NOTHING, WHOLE, Dims, Region, count, loosely
 from ...graph.needs import along_axes, at_unknown_place, gathered, overwritten, renamed, taken_whole
+from ...ops.convolution import inputs_read
 from ..ir.axes import index_map
 from ..ir.module import Instruction
 from ..ir.opcodes import ELEMENTWISE, of_kind
 from ..ir.shapes import Shape
-from .windows import inputs_read
 
 Operands = tuple[Instruction, ...]
 Rule = Callable[[Instruction, Operands, Region], tuple[Region, ...]]
