@@ -22,6 +22,7 @@ from ..workload import Avoidable
 
 T = TypeVar("T")
 
+FP32, INT64, BOOL = dtype("fp32"), dtype("int64"), dtype("bool")
 # PyTorch's float4_e2m1fn_x2: an element is a byte with two numbers.
 FP4_PAIR = DType("fp4", 8, "fp4")
 

@@ -8,16 +8,15 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from ..dtypes import DType, dtype
+from ..dtypes import DType
 from ..errors import FormulaError
 from ..ops.elementwise import FUNCTIONS, PerElement, work
-from .call import Call, Priced, Tensor
+from .call import BOOL, FP32, Call, Priced, Tensor
 from .op_table import op
 from .products import broadcast
-from .traffic import format_name, traffic
+from .traffic import streamed, traffic
 
 ELEMENTWISE = "elementwise"
-BOOL = dtype("bool")
 PYTHON_NUMBER = "fp64"
 
 
@@ -100,7 +99,7 @@ def _widest(formats: list[DType]) -> DType:
     same = [number for number in formats if _kind(number) == kinds]
     found = max(same, key=lambda number: number.bits)
     if {number.name for number in same} >= {"bf16", "fp16"} and found.bits == 16:
-        return dtype("fp32")
+        return FP32
     return found
 
 
@@ -111,7 +110,7 @@ def _result_format(call: Call, rule: Rule, function: PerElement, operands: list[
         return number
     divides = call.op.removeprefix("aten::") in DIVISIONS and not any(isinstance(one, str) for one in call.args)
     floats = any(isinstance(one, float) for one in call.args[: rule.operands])
-    return dtype("fp32") if divides or floats or function.transcendentals else number
+    return FP32 if divides or floats or function.transcendentals else number
 
 
 def is_in_place(call: Call) -> bool:
@@ -140,8 +139,7 @@ def pointwise(call: Call, rule: Rule, function: str) -> Priced | None:
 
 def _computed(function: str, elements: int, x: Tensor, read: Iterable[Tensor | None], written: Iterable[Tensor | None]) -> Priced:
     """A function of so many elements in the format of ``x``."""
-    cost = work(function, elements, x.dtype or dtype("fp32")) + traffic(read, written)
-    return Priced(cost=cost, category=ELEMENTWISE, dtype=format_name(x))
+    return streamed(ELEMENTWISE, x, read, written, work(function, elements, x.dtype or FP32))
 
 
 @op(*(f"aten::{name}" for name in RULES))

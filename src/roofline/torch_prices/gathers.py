@@ -8,16 +8,13 @@ import re
 from math import prod
 
 from ..cost import NOTHING
-from ..dtypes import dtype
 from ..formulas import embedding as embedding_formula
-from ..ops.elementwise import summed
 from ..resource import HBM
-from .call import EXECUTION_TRACE, Call, Priced, Tensor, needed
+from .call import EXECUTION_TRACE, INT64, Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, result, streamed, traffic
+from .traffic import result, streamed
 
 GATHER, SCATTER = "gather", "scatter"
-INT64 = dtype("int64")
 # Threads and elements per thread of a block: index_elementwise_kernel<128, 4>.
 _BLOCK = re.compile(r"index_elementwise_kernel<(\d+), (\d+)")
 
@@ -98,13 +95,12 @@ def _together(indices: tuple[Tensor, ...] | None) -> Tensor | None:
 def _scattered(call: Call, target: Tensor, index: Tensor | None, source: Tensor | None, elements: int, adds: bool) -> Priced:
     """Some elements written or added to a tensor, in place or to a copy of it."""
     touched = Tensor((min(elements, target.distinct),), target.dtype)
-    work = summed(elements if adds else 0, target.dtype, 1)
     read = [index, source, touched if adds else None]
     written = [touched]
     if not call.kernels and not call.op.endswith("_"):
         kept = Tensor((target.elements - touched.elements,), target.dtype)
         read, written = [*read, kept], [*written, kept]
-    return Priced(cost=work + traffic(read, written), category=SCATTER, dtype=format_name(target))
+    return streamed(SCATTER, target, read, written, flops=1, elements=elements if adds else 0)
 
 
 @op("aten::scatter", "aten::scatter_add", "aten::scatter_reduce", "aten::index_add", "aten::index_copy", "aten::index_fill", "aten::put")
@@ -167,9 +163,7 @@ def segments(call: Call) -> Priced | None:
     index = tensors[-1] if len(tensors) > 1 else None
     segments = index.elements if index else 1
     out = Tensor((segments, *rows.shape[1:]), rows.dtype)
-    work = summed(rows.elements, rows.dtype, 1)
-    moved = traffic(tensors, (rows,)) if back else traffic((rows, index), (out,))
-    return Priced(cost=work + moved, category="reduction", dtype=format_name(rows))
+    return streamed("reduction", rows, tensors if back else (rows, index), (rows if back else out,), flops=1)
 
 
 @op("aten::_embedding_bag", "aten::_embedding_bag_forward_only")
@@ -217,9 +211,8 @@ def sample_weights_backward(call: Call) -> Priced | None:
         return None
     rows, width = table.shape
     read = Tensor((min(indices.elements, rows), width), table.dtype)
-    work = summed(indices.elements * width, table.dtype, 2)
-    moved = traffic((dy, read, indices, bags), (Tensor((indices.elements,), table.dtype),))
-    return Priced(cost=work + moved, category="reduction", dtype=format_name(table))
+    written = Tensor((indices.elements,), table.dtype)
+    return streamed("reduction", table, (dy, read, indices, bags), (written,), flops=2, elements=indices.elements * width)
 
 
 @op("aten::embedding_renorm")

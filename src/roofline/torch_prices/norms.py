@@ -7,15 +7,14 @@ from math import prod
 
 from msgspec import Struct
 
-from ..dtypes import DType, dtype
+from ..dtypes import DType
 from ..errors import FormulaError
 from ..ops.elementwise import FUNCTIONS, on_sums, summed
-from .call import Call, Priced, Tensor
+from .call import FP32, Call, Priced, Tensor
 from .op_table import op
-from .traffic import format_name, result, streamed, traffic
+from .traffic import result, streamed, traffic
 
 NORM, SOFTMAX = "normalisation", "softmax"
-FP32 = dtype("fp32")
 
 
 class Norm(Struct, frozen=True, kw_only=True):
@@ -90,8 +89,8 @@ def forward(call: Call) -> Priced | None:
     else:
         statistics = statistics if kind == _RMS else statistics * 2
         read = [call.tensor(places.weight), call.tensor(places.bias) if places.bias is not None else None]
-    moved = traffic((x, *read), (result(call, x.shape, x.dtype), *statistics))
-    return Priced(cost=on_sums(function, x.elements, x.dtype, rows) + moved, category=NORM, dtype=format_name(x))
+    written = (result(call, x.shape, x.dtype), *statistics)
+    return streamed(NORM, x, (x, *read), written, on_sums(function, x.elements, x.dtype, rows))
 
 
 @op(*(f"aten::{name}" for name in BACKWARD))

@@ -4,16 +4,14 @@ from math import prod
 
 from msgspec.structs import replace
 
-from ..dtypes import dtype
 from ..errors import FormulaError
 from ..ops.convolution import Axis
 from ..ops.elementwise import summed
-from .call import Call, Priced, Tensor, needed
+from .call import INT64, Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, result, streamed, traffic
+from .traffic import result, streamed
 
 POOLING = "pooling"
-INT64 = dtype("int64")
 
 
 def _numbers(call: Call, place: int, axes: int, default: tuple[int, ...]) -> tuple[int, ...]:
@@ -102,7 +100,7 @@ def grid_sample_backward(call: Call) -> Priced | None:
         return None
     dy, x, grid = (tensors[2], *tensors[:2]) if "cudnn" in call.op else tensors[:3]
     work = summed(dy.elements, dy.dtype, 2 * SAMPLE)
-    return Priced(cost=work + traffic((dy, x, grid), (x, grid)), category=POOLING, dtype=format_name(x))
+    return streamed(POOLING, x, (dy, x, grid), (x, grid), work)
 
 
 @op("aten::fractional_max_pool2d", "aten::fractional_max_pool3d", "aten::max_unpool2d", "aten::max_unpool3d")
@@ -114,5 +112,4 @@ def placed(call: Call) -> Priced | None:
     out = result(call, (*x.shape[: -len(sizes)], *sizes), x.dtype)
     back = "unpool" in call.op
     indices = Tensor(x.shape if back else out.shape, INT64)
-    moved = traffic((x, indices), (out,)) if back else traffic((x, call.tensor(3)), (out, indices))
-    return Priced(cost=moved, category=POOLING, dtype=format_name(x))
+    return streamed(POOLING, x, (x, indices if back else call.tensor(3)), (out, None if back else indices))

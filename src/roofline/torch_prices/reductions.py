@@ -2,17 +2,16 @@
 
 from math import prod
 
-from ..dtypes import DType, dtype
+from ..dtypes import DType
 from ..errors import FormulaError
 from ..ops.elementwise import summed
 from ..ops.reduction import reduced, running
-from .call import Call, Priced, Tensor
+from .call import BOOL, INT64, Call, Priced, Tensor
 from .op_table import op
 from .traffic import format_name, result, streamed, traffic
 
 SORT, SELECTION = "sort", "selection"
 REDUCTION, LOSS = "reduction", "loss"
-INT64, BOOL = dtype("int64"), dtype("bool")
 # By name: the kind of reduction with the same FLOP.
 _SUMS = {"sum": "sum", "nansum": "sum", "mean": "mean", "prod": "sum", "logsumexp": "sum", "trace": "sum", "count_nonzero": "sum"}
 _NORMS = {"norm": "norm", "linalg_vector_norm": "norm", "frobenius_norm": "norm"}
@@ -43,7 +42,7 @@ def reduction(call: Call) -> Priced | None:
         return None
     if call.tensor(1) is not None and name in ("max", "min"):  # of two tensors
         out = result(call, x.shape, x.dtype)
-        return Priced(cost=traffic((x, call.tensor(1)), (out,)), category="elementwise", dtype=x.dtype.name)
+        return streamed("elementwise", x, (x, call.tensor(1)), (out,))
     # sum(x, dtype) and max(x) reduce everything; a list, or a number of an operator that has no such overload, is axes.
     place = 2 if name in ("norm", "linalg_vector_norm") else 1
     whole = name in ("sum", "mean", "prod", "nansum") and not isinstance(call.arg(1), tuple) and len(call.args) <= 2
@@ -57,7 +56,7 @@ def reduction(call: Call) -> Priced | None:
     more = Tensor((values,), second) if second else None
     read = Tensor((x.distinct,), x.dtype)
     work = summed(1, x.dtype, reduced(kind, values, columns) if columns else 0, values if kind == "norm" and columns else 0)
-    return Priced(cost=work + traffic((read,), (Tensor((values,), number), more)), category=REDUCTION, dtype=x.dtype.name)
+    return streamed(REDUCTION, x, (read,), (Tensor((values,), number), more), work)
 
 
 def _result_format(call: Call, name: str, own: DType, place: int) -> DType:
@@ -153,4 +152,4 @@ def ctc_loss_backward(call: Call) -> Priced | None:
     x, targets = call.need(1), call.tensor(2)
     sums = call.need(6)
     work = summed(sums.elements, x.dtype, 4, 4) + summed(x.elements, x.dtype, 2, 1)
-    return Priced(cost=work + traffic((x, targets, sums), (x,)), category=LOSS, dtype=format_name(x))
+    return streamed(LOSS, x, (x, targets, sums), (x,), work)

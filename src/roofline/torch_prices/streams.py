@@ -5,10 +5,10 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..dtypes import DType, dtype
+from ..dtypes import DType
 from ..ops.elementwise import FREE, FUNCTIONS, ONE, PerElement, summed
 from ..ops.recurrent import GRU, LSTM
-from .call import Call, Priced, Tensor, needed
+from .call import BOOL, FP32, INT64, Call, Priced, Tensor, needed
 from .copies import MOVEMENT
 from .norms import NORM
 from .op_table import op
@@ -17,7 +17,6 @@ from .recurrent import RECURRENT
 from .reductions import LOSS, REDUCTION, SELECTION
 from .traffic import streamed
 
-FP32, INT64, BOOL = dtype("fp32"), dtype("int64"), dtype("bool")
 DEFAULT_BINS = 100  # of torch.histc
 
 # A tensor that is read or written: the place of an argument, which must be recorded, or what makes a tensor from a call.

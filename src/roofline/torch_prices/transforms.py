@@ -8,7 +8,7 @@ from ..ops.elementwise import summed
 from ..ops.fourier import flops
 from .call import Call, Priced, Tensor, needed
 from .op_table import op
-from .traffic import format_name, result, streamed, traffic
+from .traffic import result, streamed
 
 
 @op("aten::_fft_c2c", "aten::_fft_r2c", "aten::_fft_c2r")
@@ -52,7 +52,7 @@ def distances(call: Call) -> Priced | None:
     pairs = prod(a.shape[:-1]) * b.shape[-2]
     out = result(call, (pairs,), a.dtype)
     work = summed(pairs * a.shape[-1], a.dtype, 3) + summed(pairs, a.dtype, 0, 1)
-    return Priced(cost=work + traffic((a, b), (out,)), category="reduction", dtype=format_name(a))
+    return streamed("reduction", a, (a, b), (out,), work)
 
 
 @op("aten::_cdist_backward")
