@@ -709,6 +709,8 @@ def test_the_gradients_of_a_recurrent_network_are_two_such_passes() -> None:
         ("aten::batch_norm_stats", (t(2, 3, 4), 1e-5), 2 * 24 + 2 * 4 * 3),
         ("aten::batch_norm_backward_elemt", (t(2, 3, 4), t(2, 3, 4)), 2 * 72),
         ("aten::_weight_norm_interface", (t(8, 4), t(8, 1)), 2 * (40 + 40)),
+        # the gradient, weights, lengths and norms are read, the gradients of weights and of lengths written
+        ("aten::_weight_norm_interface_backward", (t(8, 4), t(8, 4), t(8, 1), t(8, 1, of=FP32), 0), 2 * (72 + 40) + 32),
         ("aten::_ctc_loss", (t(10, 2, 5), t(2, 3, of=INT64)), 2 * (100 + 10 * 2 * 7) + 48),
         ("aten::_upsample_nearest_exact1d", (t(2, 3, 4), (8,)), 2 * (24 + 48)),
         ("aten::max_unpool2d", (t(1, 2, 2), t(1, 2, 2, of=INT64), (4, 4)), 2 * (4 + 16) + 32),

@@ -155,9 +155,9 @@ STREAMS: dict[str, Stream] = {
     "batch_norm_backward_reduce": Stream(NORM, EVERY, (channels, channels), counted(5)),
     "batch_norm_elemt": Stream(NORM, EVERY, (0,), counted(4)),
     "batch_norm_backward_elemt": Stream(NORM, EVERY, (0,), counted(6)),
-    # Weights divided by their lengths, which are the second argument.
+    # (weights, lengths) and (gradient, weights, lengths, …): weights divided by their lengths.
     "_weight_norm_interface": Stream(NORM, EVERY, (0, 1), counted(3)),
-    "_weight_norm_interface_backward": Stream(NORM, EVERY, (0, 1), counted(6)),
+    "_weight_norm_interface_backward": Stream(NORM, EVERY, (1, 2), counted(6)),
     # Of serving engines: (x, groups, weight, bias); (out, x, weight); (x, residual, weight); (out, x, residual, sum, weight).
     "aiter::_groupnorm_run": Stream(NORM, (0, optional(2), optional(3)), (0,), counted(FUNCTIONS["layernorm"].flops)),
     "_C::rms_norm sgl_kernel::rmsnorm sgl_kernel::gemma_rmsnorm aiter::rmsnorm": Stream(NORM, (1, optional(2)), (0,), _RMS_NORM),
