@@ -15,7 +15,10 @@ from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import _summary, what_if
 from roofline.cli import main
 from roofline.cost import Cost
+from roofline.dtypes import dtype
 from roofline.errors import UsageError
+from roofline.graph import Array as GraphArray
+from roofline.graph import Graph, Node, Operator
 from roofline.hlo.read import parse
 from roofline.hlo.scaling.batch_of_one import Data
 from roofline.hlo.scaling.growth import Program
@@ -28,7 +31,7 @@ from roofline.machines.calibrations import calibration_for
 from roofline.operation import Product
 from roofline.prediction import Prediction, predict
 from roofline.report import Expected, Point, Report
-from roofline.workload import Array, Device, IdleReason, Op, Recording, Share, Step, Workload
+from roofline.workload import Array, Device, IdleReason, Op, ProgramGraph, Recording, Share, Step, Workload
 from torch_writer import TorchTrace
 
 PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
@@ -512,14 +515,19 @@ def test_sizes_change_before_number_formats_in_any_order(tmp_path: Path) -> None
     assert first != {op.name: op.time_s for op in what_if(file, "scale batch=x2", "h200").ops}
 
 
-def test_without_a_compiled_program_ops_in_fp32_move_half_the_bytes_in_bf16_too() -> None:
+def test_ops_in_fp32_move_half_the_bytes_in_bf16_too() -> None:
     one = Product(m=64, k=64, n=64, left="fp32", right="fp32", out="fp32", compute="fp32")
     product = Op(name="mm", cost=Cost.of({"matrix/fp32": one.flops, "hbm": one.bytes}), time_s=1e-5, operation=one)
-    added = Op(name="add", cost=Cost.of({"vector/fp32": 10, "hbm": 1000}), time_s=1e-5, wide=1.0)
+    added = Op(name="add", cost=Cost.of({"vector/fp32": 10, "hbm": 1000}), time_s=1e-5)
     counted = Op(name="count", cost=Cost.of({"hbm": 1000}), time_s=1e-5)
-    attention = Op(name="attention", cost=Cost.of({"matrix/fp32": 10, "hbm": 1000}), time_s=1e-5, wide=0.5)
+    attention = Op(name="attention", cost=Cost.of({"matrix/fp32": 10, "hbm": 1000}), time_s=1e-5)
+    graph = Graph()
+    for kernel, formats in enumerate((["fp32"], ["fp32"], ["int32"], ["fp32", "bf16", "bf16"])):  # as many bytes in fp32 as in bf16
+        taken = tuple([graph.array(GraphArray((64,), dtype(number))) for number in formats])
+        graph.append(Node(Operator.OTHER, taken, (), kernel=kernel))
     machine = load("h200")
-    recording = Recording(format="torch", workload=Workload((product, added, counted, attention)))
+    workload = Workload((product, added, counted, attention))
+    recording = Recording(format="torch", workload=workload, graphs=(ProgramGraph("step", graph, ((0,), (1,), (2,), (3,))),))
     state = State(recording, {}, machine, calibration_for(machine).for_kernels())
     change(state, ["dtype", "bf16"])
     assert [float(op.cost.known("hbm")) for op in state.ops[1:]] == [500, 1000, 750]

@@ -207,9 +207,8 @@ class Op(Struct, frozen=True, kw_only=True):
     DMA, as at the end of an asynchronous copy. ``None`` is unknown. ``by_step_and_device`` has the parts in
     each step on each device, where there are several devices; with one they are ``by_step``. ``operation`` describes one execution by its
     sizes, ``compiled`` is what else a compiled program says of it. ``counted`` are its launches that counters measured. A note is a caveat,
-    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``wide`` is the share of the bytes
-    of its arrays that are of 32-bit floats, and ``shapes`` has the shapes of its first arrays, where a recording without compiled programs
-    says so.
+    or begins with `COUNTED`. ``conventions`` has the FLOP as other counters count them, by their name. ``shapes`` has the shapes of its
+    first arrays, where a recording without compiled programs says so.
     """
 
     name: str
@@ -244,7 +243,6 @@ class Op(Struct, frozen=True, kw_only=True):
     compiled: Compiled = UNSTATED
     notes: tuple[str, ...] = ()
     conventions: Mapping[str, Amount] = field(default_factory=dict)
-    wide: float = 0.0
     shapes: tuple[tuple[int, ...], ...] = ()
 
     @property

@@ -335,6 +335,5 @@ def _op(subject: Subject, row: _Row, ambiguous: bool, several: bool) -> Op:
         operation=None if total.amounts else subject.operation,
         notes=subject.notes,
         conventions={name: flops * total.executions for name, flops in subject.conventions},
-        wide=subject.wide,
         shapes=subject.shapes,
     )

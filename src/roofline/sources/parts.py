@@ -26,8 +26,7 @@ class Subject(Struct, frozen=True, kw_only=True):
 
     ``program`` is an id that distinguishes modules of the same name. ``found`` is whether its events were matched to an instruction, or are
     the runtime's copies and memsets, which have none. ``conventions`` has the FLOP of one execution as other counters count them, by the
-    name of the counter. ``wide`` is the share of its arrays' bytes that are 32-bit floats, and ``shapes`` has the shapes of its first
-    arrays, where the source has them.
+    name of the counter. ``shapes`` has the shapes of its first arrays, where the source has them.
     """
 
     name: str
@@ -52,7 +51,6 @@ class Subject(Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     found: bool = True
     conventions: tuple[tuple[str, Amount], ...] = ()
-    wide: float = 0.0
     shapes: tuple[tuple[int, ...], ...] = ()
 
     def __hash__(self) -> int:

@@ -62,7 +62,7 @@ def _change_other_kernels(state: State, number: DType) -> int:
     for index, op in state:
         if isinstance(op.operation, Product) or _is_by_element(state, op, number):
             continue
-        share = _share(state, op, number)
+        share = _share(state, index, number)
         if share == 1 or not op.cost.known(HBM):
             continue
         amounts: dict[Resource, float] = {}
@@ -110,20 +110,13 @@ def _note_slow_scatter(state: State) -> None:
         )
 
 
-def _share(state: State, op: Op, number: DType) -> float:
+def _share(state: State, index: int, number: DType) -> float:
     """The factor on an op's bytes if its fp32 arrays change to a 16-bit format, or its 16-bit arrays to fp32."""
-    element = number.bits / 8
-    module = state.module_of(op)
-    place = module.place(op.name) if module else None
-    if module is None or place is None:
-        return 1 - op.wide * (1 - element / width("fp32"))  # the format of the other bytes is not recorded
-    computation = module.computations[place[0]]
-    one = computation[place[1]]
-    arrays = [shape for shape in one.shape.leaves if shape.is_array]
-    arrays += [shape for operand in one.operands for shape in computation[operand].shape.leaves if shape.is_array]
-    whole = sum(shape.bytes for shape in arrays)
+    arrays = [array for array in state.arrays_of(index) if array.dtype is not None]
     others = ("fp32",) if number.bits == HALF else ("bf16", "fp16")
-    return 1 + sum(shape.elements * element - shape.bytes for shape in arrays if shape.number.rate in others) / whole if whole else 1.0
+    changing = [array for array in arrays if array.dtype is not None and array.dtype.rate in others]
+    whole = sum(array.bytes for array in arrays)
+    return 1 + sum(number.bytes(array.elements) - array.bytes for array in changing) / whole if whole else 1.0
 
 
 def _unit(state: State, op: Op, number: DType) -> str:
@@ -164,7 +157,7 @@ def _product(state: State, index: int, op: Op, old: Product, number: str, weight
     new = replace(old, left=left, right=right, out=out if named(number).bits <= 16 else number, compute=compute, turned=turned)
     if (new.left, new.right, new.compute) == (old.left, old.right, old.compute):
         return False
-    cost = _cost(op, old, new, _share(state, op, named(number)) if whole and state.module_of(op) else None)
+    cost = _cost(op, old, new, _share(state, index, named(number)) if whole and state.module_of(op) else None)
     state.put(index, cost * op.count, new, 1.0)
     state.reformatted.add(index)
     if not whole:

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
+from ...graph import Array, Graph
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.platforms import named_platform, platform_of
 from ...hlo.price.collectives import Network, network_of
@@ -110,6 +111,23 @@ class State:
             platform = named_platform(module) or platform_of(self.machine)
             self._reviews[key] = Review(Pricer(module, platform, Network.of(network_of(self.machine), platform)))
         return self._reviews[key]
+
+    @cached_property
+    def _kernels(self) -> dict[int, tuple[Graph, int]]:
+        """The first kernel of each op, with its graph."""
+        kernels: dict[int, tuple[Graph, int]] = {}
+        for program in self.recording.graphs:
+            for kernel, ops in enumerate(program.ops):
+                for op in ops:
+                    kernels.setdefault(op, (program.graph, kernel))
+        return kernels
+
+    def arrays_of(self, index: int) -> list[Array]:
+        """The arrays that an execution of an op reads and writes, as they were recorded."""
+        if index not in self._kernels:
+            return []
+        graph, kernel = self._kernels[index]
+        return [graph.arrays[array] for array in (*graph.read(kernel), *graph.written(kernel))]
 
     @property
     def failures(self) -> tuple[str, ...]:

@@ -124,15 +124,3 @@ def label(name: str, args: Sequence[Any]) -> str:
     shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
     number = next((one.dtype.name for one in tensors if one.dtype is not None), "")
     return f"{short} {shapes} {number}".rstrip()
-
-
-def wide_share(args: Sequence[Any]) -> float:
-    """The share of 32-bit floats in the bytes of an op's tensors, including those in lists; 0 if no format is known.
-
-    >>> wide_share((Tensor((4,), CPP_TYPES["float"]), [Tensor((8,), CPP_TYPES["c10::BFloat16"])]))
-    0.5
-    """
-    each = [one for arg in args for one in (arg if isinstance(arg, list | tuple) else (arg,))]
-    known = [(one.bytes or 0, one.dtype.rate) for one in each if isinstance(one, Tensor) and one.dtype is not None]
-    whole = sum(size for size, _ in known)
-    return sum(size for size, rate in known if rate == "fp32") / whole if whole else 0.0

@@ -27,7 +27,7 @@ from .context import Contexts
 from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
-from .op_arguments import first_shapes, label, wide_share
+from .op_arguments import first_shapes, label
 from .pricing import PricedOp, Prices
 from .unneeded import Patterns
 from .unneeded.second_passes import LEAST, MULTIPLY, second_passes
@@ -277,7 +277,6 @@ class DeviceRows:
             notes=tuple(dict.fromkeys(notes)),
             conventions=tuple(sorted(found.by_convention.items())),
             found=not (lost and kind == KERNEL),
-            wide=wide_share(priced.args),
             shapes=first_shapes(priced.args),
         )
 
