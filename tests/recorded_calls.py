@@ -145,6 +145,11 @@ def _joined(torch: Any, rows: Any, ids: Any, others: Any, weights: Any) -> Any:
     return torch.cat([rows[ids], others], -1) @ weights
 
 
+def _beside_candidates(torch: Any, user: Any, candidates: Any, weights: Any) -> Any:
+    """A user's features with those of each candidate."""
+    return torch.cat([user[:, None].expand(*candidates.shape[:2], user.shape[1]), candidates], -1) @ weights
+
+
 def _in_place(torch: Any, q: Any, k: Any, v: Any) -> Any:
     scores = q @ k.transpose(-1, -2)
     return scores.mul_(0.125) @ v
@@ -393,6 +398,14 @@ PROGRAMS: Mapping[str, Program] = {
     "gathered_columns": Program(lambda t, x, ids, w: x[:, ids] @ w, _of(20000, 128), _ids(256), _of(256, 256)),
     "gathered_once": Program(lambda t, x, ids, w: x[ids] @ w, _of(30000, 256), _ids(40000), _of(256, 256)),
     "gathered_and_joined": Program(_joined, _of(5000, 256), _ids(40000), _of(40000, 64), _of(320, 128), backward=True),
+    "repeated_and_joined": Program(_beside_candidates, _of(64, 512), _of(64, 500, 64), _of(576, 512)),
+    "repeated_beside_product": Program(
+        lambda t, user, x, w: (user[:, None].expand(64, 500, 512) + 1, x @ w), _of(64, 512), _of(64, 500, 512), _of(512, 256)
+    ),
+    # Products with the matrix of a diagonal.
+    "diagonal_matrix": Program(lambda t, d, x: t.diag(d) @ x, _of(2048), _of(2048, 2048)),
+    "diagonal_added": Program(lambda t, d, a, x: (t.diag(d) + a) @ x, _of(2048), _of(2048, 2048), _of(2048, 2048)),
+    "diagonal_beside_product": Program(lambda t, d, a, x: (t.diag(d), a @ x), _of(2048), _of(2048, 2048), _of(2048, 2048)),
     # Products of which a part is used.
     "rows_used": Program(lambda t, x, w: t.relu(x @ w)[:2730], _of(4096, 2048), _of(2048, 4096)),
     "last_tokens": Program(
@@ -401,6 +414,11 @@ PROGRAMS: Mapping[str, Program] = {
     "rows_picked": Program(lambda t, x, w, ids: (x @ w)[ids].exp(), _of(8192, 1024), _of(1024, 4096), _ids(1024)),
     "columns_used": Program(lambda t, x, w: (x @ w)[:, 1024:2048].float(), _of(4096, 1024), _of(1024, 4096)),
     "diagonal_used": Program(lambda t, a, b: (a @ b.transpose(0, 1)).diagonal().exp(), _of(8192, 512), _of(8192, 512)),
+    "diagonal_copied": Program(lambda t, a, b: t.diag(a @ b), _of(2048, 512), _of(512, 2048)),
+    "trace_of_product": Program(lambda t, a, b: t.trace(a @ b), _of(2048, 2048), _of(2048, 2048)),
+    "trace_and_product": Program(lambda t, a, b: ((s := a @ b).trace(), s), _of(2048, 2048), _of(2048, 2048)),
+    "trace_beside_product": Program(lambda t, a, b, c: (c.trace(), a @ b), *[_of(2048, 2048)] * 3),
+    "side_diagonal": Program(lambda t, a, b: t.diag(a @ b, 1), _of(2048, 512), _of(512, 2048)),
     "rows_used_and_summed": Program(lambda t, x, w: ((s := x @ w)[:1024].exp(), s.sum()), _of(4096, 1024), _of(1024, 4096)),
     "rows_used_in_parts": Program(lambda t, x, w: ((s := x @ w)[:1024].exp(), s[1024:].tanh()), _of(4096, 1024), _of(1024, 4096)),
     "rows_used_and_returned": Program(lambda t, x, w: ((s := x @ w)[:1024].exp(), s), _of(4096, 1024), _of(1024, 4096)),

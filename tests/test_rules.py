@@ -95,6 +95,11 @@ TOLD = {
     "gathered_trained": {REPEATED: 3},
     "gathered_by_groups": {REPEATED: 1},
     "gathered_and_joined": {REPEATED: 3},
+    "repeated_and_joined": {REPEATED: 1},
+    "diagonal_matrix": {("one-hot-product", "diagonal"): 1},
+    "diagonal_copied": {UNUSED: 1},
+    "side_diagonal": {UNUSED: 1},
+    "trace_of_product": {UNUSED: 1},
     "repeated_heads": {(OPERAND, STORED): 3},  # both copies and attention
     "repeated_keys": {(OPERAND, STORED): 2},
     "repeated_mask": {(OPERAND, MASK): 2},
@@ -142,6 +147,11 @@ BY_SIZE = {
     "rows_used": {},  # the rows are next to each other, and columns an operand like any other
     "columns_used": {},
     "diagonal_used": {},
+    "diagonal_copied": {},  # nothing tells which elements a diagonal has
+    "side_diagonal": {},
+    "trace_of_product": {},
+    "diagonal_matrix": {},
+    "repeated_and_joined": {},  # nor that an argument is expanded
     "products_beside": {ORDER: 2},
     "joined_and_summed": {APPENDED: 1},  # the caller may use what was joined
     "gather_beside_product": {REPEATED: 1},

@@ -82,6 +82,7 @@ ON_CPU = {
     "padded_tokens_trained": {PADDED: 12, UNUSED: 1},
     "padded_columns": {PADDED: 1},
     "padded_by_writing": {},
+    "diagonal_matrix": {},  # it is written into zeros
     "tiny_factors": {},  # in place, by a routine of LAPACK
 }
 CAPTURED = [name for name in PROGRAMS if name != "solved_for_identity"]  # of a matrix without elements, which cannot be run

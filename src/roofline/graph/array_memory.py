@@ -106,6 +106,9 @@ class ArrayMemory:
         if self._is_part_of_update(wanted, pieces):
             self.read(pieces[0].array, pieces[0].position)
             return self._read(array, position)
+        if not pieces and array.distinct < array.elements:
+            self.read(_without_repeats(array), position)
+            return self._read(array, position)
         self._graph.array(array)
         if pieces and pieces[-1].includes(wanted) and pieces[-1].array.dtype == array.dtype:
             operator = _view(pieces[-1], wanted)
@@ -152,6 +155,13 @@ def _view(whole: Piece, part: Piece) -> Operator:
     if part.array.distinct < elements or elements > whole.array.elements:
         return Operator.BROADCAST
     return Operator.VIEW if elements == whole.array.elements and part.is_dense else Operator.SLICE
+
+
+def _without_repeats(array: Array) -> Array:
+    """An array without the axes along which it has the same elements again."""
+    axes = [axis for axis, stride in enumerate(array.strides or ()) if stride]
+    strides = tuple((array.strides or ())[axis] for axis in axes)
+    return Array(tuple(array.shape[axis] for axis in axes), array.dtype, strides)
 
 
 def _is_real_part(whole: Piece, part: Piece) -> bool:

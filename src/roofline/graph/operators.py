@@ -57,6 +57,7 @@ class Operator(StrEnum):
     FILL = "fill"  # one value everywhere, which is its parameter; it takes no array
     CONSTANT = "constant"  # given numbers; it takes no array
     IDENTITY = "identity"  # a matrix with ones on its diagonal and zeros elsewhere; it takes no array
+    DIAGONAL = "diagonal"  # matrices with the rows of its operand on their diagonals and zeros elsewhere
     IOTA = "iota"  # the numbers from 0; it takes no array
     CAST = "cast"
     COPY = "copy"

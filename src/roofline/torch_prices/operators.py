@@ -87,6 +87,9 @@ _REDUCED_BY = {
     Operator.MAXIMUM: "amax max any",
     Operator.MINIMUM: "amin min all",
 }
+# What takes a diagonal of a matrix, or makes matrices of diagonals; and the arguments that say that these are main ones.
+_OF_DIAGONALS = {"aten::trace": Operator.REDUCE, "aten::diagonal_copy": Operator.COPY, "aten::diag_embed": Operator.DIAGONAL}
+_MAIN = (), (0,), (0, -2, -1)
 _OF_ROWS = frozenset(("aten::linalg_cross", "aten::_sample_dirichlet", "aten::_transform_bias_rescale_qkv"))  # priced as elementwise
 _RANDOM = """
     bernoulli bernoulli_ binomial cauchy_ exponential_ geometric_ log_normal_ multinomial normal normal_ poisson random_ uniform_
@@ -104,17 +107,20 @@ class Meaning(Struct, frozen=True):
     """What a call computes: the operator, the places of the tensors that it takes among all of its tensors, and its parameters.
 
     The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
-    has that as its parameter.
+    has that as its parameter. Of its first tensor a call may read a diagonal alone.
     """
 
     operator: Operator
     takes: tuple[int, ...]
     params: Params = None
     then: Operator | None = None
+    is_of_diagonal: bool = False
 
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:
     """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share, and ``function`` is what it computes."""
+    if means.is_of_diagonal:
+        takes = (_diagonal(graph, takes[0], gives, node), *takes[1:])
     if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
         first = graph.array(reduced)
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params), function)
@@ -132,6 +138,16 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
     product = graph.array(Array(made.shape, made.dtype, sure=made.sure))
     graph.append(replace(node, operator=means.operator, takes=takes[:2], gives=(product,), params=means.params), function)
     graph.append(replace(node, operator=means.then, takes=(product, *takes[2:]), gives=gives), function)
+
+
+def _diagonal(graph: Graph, matrix: int, gives: Sequence[int], node: Node) -> int:
+    """The diagonal of a matrix, which a call copies or adds up: it reads it through a view of its own."""
+    whole, copies = graph.arrays[matrix], [graph.arrays[array].shape for array in gives]
+    strides = None if whole.strides is None else (sum(whole.strides),)
+    shape = next(filter(None, copies), (min(whole.shape),))
+    diagonal = graph.array(Array(shape, whole.dtype, strides, sure=whole.sure))
+    graph.append(Node(Operator.SLICE, (matrix,), (diagonal,), phase=node.phase), "")
+    return diagonal
 
 
 def _reduced(graph: Graph, means: Meaning, source: int, given: int) -> Array | None:
@@ -157,6 +173,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.FOURIER, (0,), _transformed_axes(args, len(tensors[0].shape)))
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
+    if name in _OF_DIAGONALS and tensors:
+        return _of_diagonals(name, args, tensors[0])
     operator = _OPERATORS.get(name, Operator.OTHER if name in _OF_ROWS else _BY_CATEGORY.get(category, Operator.OTHER))
     if operator == Operator.ELEMENTWISE and name.endswith("_backward"):  # a gradient times a function of the others
         operator = Operator.MULTIPLY
@@ -278,6 +296,16 @@ def _reduction(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Mea
     if not all(isinstance(axis, int) and -rank <= axis < rank for axis in axes):
         return Meaning(Operator.OTHER, (0,))
     return Meaning(Operator.REDUCE, (0,), Axes(tuple(sorted(axis % rank for axis in axes)) or tuple(range(rank)), function))
+
+
+def _of_diagonals(name: str, args: Sequence[Any], source: Tensor) -> Meaning:
+    """A function of a diagonal of a matrix, or matrices with tensors on their main diagonals."""
+    operator = _OF_DIAGONALS[name]
+    if operator == Operator.DIAGONAL:
+        return Meaning(operator if tuple(args[1:]) in _MAIN else Operator.OTHER, (0,))
+    if len(source.shape) > 2:
+        return Meaning(Operator.OTHER, (0,))
+    return Meaning(operator, (0,), Axes((0,), Operator.ADD) if operator == Operator.REDUCE else None, is_of_diagonal=True)
 
 
 def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:

@@ -96,7 +96,7 @@ def is_diagonal(graph: Graph, array: int) -> bool:
     node = graph.maker.get(graph.origin(array))
     if node is None:
         return False
-    if node.operator == Operator.IDENTITY:
+    if node.operator in (Operator.IDENTITY, Operator.DIAGONAL):
         return True
     if node.operator == Operator.SELECT:
         return graph.value(node.takes[2]) == 0 and is_diagonal(graph, node.takes[0])

@@ -4,13 +4,14 @@ Computing first and repeating afterwards needs a fraction of the work. Gathered 
 each part, and their results are added. A ragged product multiplies equal rows by different matrices, such as those of a token's experts.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import prod
 
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost, less_traffic
 from ...graph import NO_KERNEL, RENAMING, SPREADING, Graph, Node, Operator
+from ...graph.facts.operand_axes import OperandAxes
 from ...graph.facts.products import largest_products
 from ...graph.facts.repeats import Repeats, repeated_axes, share_along
 from ...graph.node_axes import ELEMENTWISE
@@ -78,17 +79,26 @@ def _different(graph: Graph, array: int, axes: tuple[int, ...], repeats: Repeats
     """The share of an array that is different along some axes; of one that was joined along another axis, over its parts."""
     if graph.made_by(array, *_GIVEN, through=SPREADING) is not None:
         return 1.0
-    share, shape = share_along(repeats.get(array, ()), axes), graph.arrays[array].shape
+    share = share_along(repeats.get(array, ()), axes)
     join = graph.made_by(array, Operator.CONCATENATE)
     if join is None or not isinstance(join.params, int):
         return share
-    along = [axis for axis in range(len(shape)) if graph.source_axis(array, axis) == join.params % len(shape)]
-    places = [graph.source_axis(array, axis) for axis in axes]
-    if not along or along[0] in axes or None in places:
+    places, whole = _axes_in(graph, array, axes, join.gives[0]), graph.arrays[join.gives[0]]
+    if not places or join.params % len(whole.shape) in places:
         return share
-    known = [place for place in places if place is not None]
-    parts = [(graph.arrays[part].elements, share_along(repeats.get(part, ()), known)) for part in join.takes]
-    return min(share, sum(size * part for size, part in parts) / max(graph.arrays[array].elements, 1))
+    parts = [(graph.arrays[part].elements, share_along(repeats.get(part, ()), sorted(places))) for part in join.takes]
+    return min(share, sum(size * part for size, part in parts) / max(whole.elements, 1))
+
+
+def _axes_in(graph: Graph, array: int, axes: Collection[int], source: int) -> frozenset[int]:
+    """The axes of the array that another one renames of which some of its axes consist; none if that is not known."""
+    operand_axes, axes = OperandAxes(graph), frozenset(axes)
+    while array != source:
+        maker = graph.maker[array]
+        sources = operand_axes.of(maker, 0)
+        axes = frozenset[int]().union(*(sources[axis] for axis in axes)) if sources is not None else frozenset()
+        array = maker.takes[0]
+    return axes
 
 
 def _meet_others(graph: Graph, repeats: Repeats) -> bool:
