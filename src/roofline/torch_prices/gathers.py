@@ -58,11 +58,17 @@ def gather(call: Call) -> Priced | None:
     index = call.need(place)
     if call.op != "aten::index_select":
         return _gathered(call, table, index.elements, index)
+    elements = _of_slices(call, table, index)
+    return None if elements is None else _gathered(call, table, elements, index)
+
+
+def _of_slices(call: Call, table: Tensor, index: Tensor) -> int | None:
+    """The elements of the slices of a table that an index names, along the axis in argument 1; ``None`` if it has no such axis."""
     axis = int(call.number(1, 0) or 0)
     if not -len(table.shape) <= axis < len(table.shape):
         return None
     size = table.shape[axis]
-    return _gathered(call, table, table.elements // size * index.elements if size else 0, index)
+    return table.elements // size * index.elements if size else 0
 
 
 @op("aten::index", "aten::_unsafe_index")
@@ -110,14 +116,9 @@ def scatter(call: Call) -> Priced | None:
     source = call.tensor(2 if call.op.startswith("aten::put") else 3)
     name = call.op.removeprefix("aten::").removesuffix("_")
     adds = "add" in name or "reduce" in name
-    if name.startswith("index_"):
-        axis = int(call.number(1, 0) or 0)
-        if not -len(target.shape) <= axis < len(target.shape):
-            return None
-        size = target.shape[axis]
-        elements = target.elements // size * index.elements if size else 0
-    else:
-        elements = index.elements
+    elements = _of_slices(call, target, index) if name.startswith("index_") else index.elements
+    if elements is None:
+        return None
     part = Tensor((min(source.distinct, elements),), source.dtype) if source else None
     return _scattered(call, target, index, part, elements, adds)
 
