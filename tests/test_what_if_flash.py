@@ -110,9 +110,13 @@ def test_a_chip_may_be_slower_once_more_of_its_time_is_matmuls() -> None:
 
 @pytest.mark.parametrize("form", ["v5e.stablehlo", "tpu-v5e.hlo"])
 def test_what_a_loop_over_layers_stores_goes_in_every_form_of_a_program(form: str) -> None:
-    (point, *_) = what_if(Path(__file__).parent / "data" / "rules" / f"scanned_attention.{form}.gz", "kernel attention=flash", "v5e").points
+    report = what_if(Path(__file__).parent / "data" / "rules" / f"scanned_attention.{form}.gz", "kernel attention=flash", "v5e")
+    (point, *_) = report.points
     # Of 4 layers the scores, 268 million each, take at least 8 passes of 2 to 4 bytes at 819 GB/s. What is left is matmuls: 1.4 TFLOP, or
     # 0.9 without masked scores, at 197 TFLOP/s.
     assert point.before_s is not None
     assert point.before_s > 4 * 8 * 3 * 268e6 / 819e9
     assert 0.9e12 / 197e12 < point.time_s < 2 * 1.4e12 / 197e12
+    # Of 64 heads of 2048 queries and keys, half of them masked, one kernel of two products and one of five, in each layer.
+    products = 2 * 64 * 2048**2 * 64 / 2
+    assert {2 * products, 5 * products} <= {op.flops / op.count for op in report.ops if op.flops}

@@ -69,11 +69,8 @@ class _Replacement:
 
     def _put_kernels(self, scores: Scores) -> None:
         """Puts kernels into the places of products, one for each phase; for scores that were matched by size those of all layers."""
-        for phase, products_per_kernel in PRODUCTS_PER_KERNEL.items():
-            products = [node.kernel for node in scores.products if node.phase == phase and node.kernel in self._gone]
-            if not products:
-                continue
-            runs = 1 if _is_sure(self._graph, scores) else max(len(products) // products_per_kernel, 1)
+        for phase, products in _by_phase(self._graph, scores, self._gone).items():
+            runs = 1 if _is_sure(self._graph, scores) else max(len(products) // PRODUCTS_PER_KERNEL[phase], 1)
             for op in self._ops[min(products)]:
                 self._attention[op] = self._as_one_kernel(scores, backward=phase == Phase.BACKWARD)
                 self._runs[op] += runs
@@ -118,10 +115,10 @@ class _Replacement:
     def _remove_copies(self, replaced: set[int]) -> None:
         """Removes kernels that only move data from or to the replaced ones, and masks that nothing else uses."""
         gone, found = set(self._gone), set(self._gone)
+        moving = {kernel for kernel in self._graph.inside if kernel not in gone and self._moves_only(kernel)}
         while found:
-            found = {
-                kernel for kernel in self._graph.inside if kernel not in gone and self._moves_only(kernel) and self._is_for(kernel, gone)
-            }
+            found = {kernel for kernel in moving if self._is_for(kernel, gone)}
+            moving -= found
             gone |= found
         copies = Counter(op for kernel in gone for op in self._ops[kernel] if op not in replaced)
         for op, executions in copies.items():
@@ -158,6 +155,18 @@ def _touching(graph: Graph, scores: Scores) -> set[int]:
     nodes = {node.gives: node for array in scores.arrays for node in graph.users.get(array, ())}
     nodes |= {graph.maker[array].gives: graph.maker[array] for array in scores.arrays if array in graph.maker}
     return {node.kernel for node in nodes.values()} - {NO_KERNEL}
+
+
+def _by_phase(graph: Graph, scores: Scores, kernels: set[int]) -> dict[Phase, list[int]]:
+    """The kernels that multiply scores in each phase. Where a program tells no phases, gradients come after the first two."""
+    products: dict[Phase, list[int]] = {}
+    for node in scores.products:
+        if node.kernel in kernels:
+            products.setdefault(node.phase, []).append(node.kernel)
+    forward, most = sorted(products.get(Phase.FORWARD, ())), PRODUCTS_PER_KERNEL[Phase.FORWARD]
+    if products.keys() == {Phase.FORWARD} and len(forward) > most and _is_sure(graph, scores):
+        return {Phase.FORWARD: forward[:most], Phase.BACKWARD: forward[most:]}
+    return products
 
 
 def _is_sure(graph: Graph, scores: Scores) -> bool:
