@@ -481,6 +481,12 @@ PROGRAMS: Mapping[str, Program] = {
     "repeated_keys_returned": Program(
         lambda t, q, k: (q @ (keys := _grouped(t, k, 4)).transpose(-1, -2), keys), _of(8, 32, 1024, 128), _of(8, 8, 1024, 128)
     ),
+    "repeated_side_by_side": Program(lambda t, q, k: q @ k.repeat(1, 4, 1, 1).transpose(-1, -2), _of(2, 8, 256, 64), _of(2, 2, 2048, 64)),
+    "repeated_beside_attention": Program(
+        lambda t, q, k, v, other: (t.nn.functional.scaled_dot_product_attention(q, k, v), other.repeat(1, 4, 1, 1).exp()),
+        *[_of(2, 8, 2048, 64)] * 3,
+        _of(2, 2, 2048, 64),
+    ),
     "gathered_matrices": Program(lambda t, x, ids, w: t.bmm(x[:, None], w[ids]), _of(1024, 512), _ids(1024), _of(64, 512, 512)),
     "gathered_blocks_once": Program(lambda t, x, ids, w: t.bmm(x[:, None], w[ids]), _of(64, 512), _ids(64), _of(64, 512, 512)),
     "gathered_pages": Program(

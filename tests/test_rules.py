@@ -102,6 +102,7 @@ TOLD = {
     "trace_of_product": {UNUSED: 1},
     "repeated_heads": {(OPERAND, STORED): 3},  # both copies and attention
     "repeated_keys": {(OPERAND, STORED): 2},
+    "repeated_side_by_side": {(OPERAND, STORED): 2},
     "repeated_mask": {(OPERAND, MASK): 2},
     "rows_used": {UNUSED: 2},  # the product and the elementwise function
     "last_tokens": {UNUSED: 3},  # and both gradients
@@ -152,6 +153,7 @@ BY_SIZE = {
     "trace_of_product": {},
     "diagonal_matrix": {},
     "repeated_and_joined": {},  # nor that an argument is expanded
+    "repeated_side_by_side": {},  # nor how often
     "products_beside": {ORDER: 2},
     "joined_and_summed": {APPENDED: 1},  # the caller may use what was joined
     "gather_beside_product": {REPEATED: 1},

@@ -107,7 +107,8 @@ class Meaning(Struct, frozen=True):
     """What a call computes: the operator, the places of the tensors that it takes among all of its tensors, and its parameters.
 
     The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
-    has that as its parameter. Of its first tensor a call may read a diagonal alone.
+    has that as its parameter. Of its first tensor a call may read a diagonal alone,
+    or copy it several times along each axis of the result.
     """
 
     operator: Operator
@@ -115,12 +116,17 @@ class Meaning(Struct, frozen=True):
     params: Params = None
     then: Operator | None = None
     is_of_diagonal: bool = False
+    repeats: tuple[int, ...] = ()
 
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:
     """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share, and ``function`` is what it computes."""
     if means.is_of_diagonal:
         takes = (_diagonal(graph, takes[0], gives, node), *takes[1:])
+    if means.repeats and gives:
+        copies = _repeated(graph, means.repeats, takes[0], node, function)
+        graph.append(Node(Operator.VIEW, (copies,), gives, ROW_BY_ROW, phase=node.phase), "")
+        return
     if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
         first = graph.array(reduced)
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params), function)
@@ -150,6 +156,19 @@ def _diagonal(graph: Graph, matrix: int, gives: Sequence[int], node: Node) -> in
     return diagonal
 
 
+def _repeated(graph: Graph, repeats: Sequence[int], source: int, node: Node, function: Hashable) -> int:
+    """The copies of an array, in an axis of their own before each that they repeat."""
+    once = graph.arrays[source]
+    missing = len(repeats) - len(once.shape)
+    sizes, strides = (1,) * missing + once.shape, (0,) * missing + (once.strides or ())
+    shape = tuple(size for times, length in zip(repeats, sizes, strict=True) for size in (times, length))
+    steps = tuple(step for stride in strides for step in (0, stride)) if once.strides is not None else None
+    expanded, copies = graph.array(Array(shape, once.dtype, steps, sure=once.sure)), graph.array(Array(shape, once.dtype, sure=once.sure))
+    graph.append(Node(Operator.BROADCAST, (source,), (expanded,), phase=node.phase), "")
+    graph.append(replace(node, operator=Operator.COPY, takes=(expanded,), gives=(copies,)), function)
+    return copies
+
+
 def _reduced(graph: Graph, means: Meaning, source: int, given: int) -> Array | None:
     """The result of a reduction without the axes of size 1 that it keeps; ``None`` if it keeps none."""
     axes = means.params.axes if isinstance(means.params, Axes) else ()
@@ -175,6 +194,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _reduction(name, args, tensors)
     if name in _OF_DIAGONALS and tensors:
         return _of_diagonals(name, args, tensors[0])
+    if name == "aten::repeat" and (repeats := _repeats(args, tensors)):
+        return Meaning(Operator.COPY, (0,), repeats=repeats)
     operator = _OPERATORS.get(name, Operator.OTHER if name in _OF_ROWS else _BY_CATEGORY.get(category, Operator.OTHER))
     if operator == Operator.ELEMENTWISE and name.endswith("_backward"):  # a gradient times a function of the others
         operator = Operator.MULTIPLY
@@ -296,6 +317,13 @@ def _reduction(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Mea
     if not all(isinstance(axis, int) and -rank <= axis < rank for axis in axes):
         return Meaning(Operator.OTHER, (0,))
     return Meaning(Operator.REDUCE, (0,), Axes(tuple(sorted(axis % rank for axis in axes)) or tuple(range(rank)), function))
+
+
+def _repeats(args: Sequence[Any], tensors: Sequence[Tensor]) -> tuple[int, ...]:
+    """How often a tensor is repeated along each axis of the result; nothing if that is not known."""
+    repeats = args[1] if len(args) > 1 and isinstance(args[1], tuple) else ()
+    is_known = bool(tensors) and len(repeats) >= len(tensors[0].shape) and all(isinstance(times, int) and times > 0 for times in repeats)
+    return repeats if is_known else ()
 
 
 def _of_diagonals(name: str, args: Sequence[Any], source: Tensor) -> Meaning:
