@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ...cost import NOTHING
 from ...operation import Operation
-from ...workload import Array, Avoidable, Op, Workload
+from ...workload import Array, Op, Workload
 from ..ir.callgraph import callees_first
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
@@ -172,12 +172,11 @@ def op_of(
     origin: Origin,
     *,
     label: str = "",
-    avoidable: tuple[Avoidable, ...] = (),
     takes: tuple[Array, ...] = (),
     gives: tuple[Array, ...] = (),
     operation: Operation | None = None,
 ) -> Op:
-    """The op of an instruction that runs, with the findings about it."""
+    """The op of an instruction that runs."""
     priced, runs = one.price, one.runs
     cost = priced.cost if runs.count == 1 else priced.cost * runs.count
     return Op(
@@ -195,7 +194,6 @@ def op_of(
         towards=priced.towards,
         work_provenance="compiler",
         bytes_provenance="compiler",
-        avoidable=avoidable,
         takes=takes,
         gives=gives,
         operation=operation,

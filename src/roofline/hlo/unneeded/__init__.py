@@ -1,10 +1,6 @@
-"""Unneeded work in a program (recomputed, padded, duplicated…), and labels for its kernels, found in the program itself.
+"""What is said of the kernels of an XLA program: their labels, operations and sizes, and its graph, on which rules look for avoidable work."""
 
-Each rule is a module here: it finds the kernels of one computation whose work could be avoided by writing the program differently. A
-`Review` runs the rules on a computation when one of its kernels is first looked up.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from msgspec import Struct
@@ -15,9 +11,8 @@ from ...graph import NO_KERNEL, Operator
 from ...graph.facts.biases import bias_kernel
 from ...operation import Operation
 from ...resource import HBM
-from ...rule_failures import RuleFailures, rule_name
-from ...workload import Array, Avoidable, Op, ProgramGraph, Workload
-from ..ir.layers import LayerRun
+from ...rule_failures import RuleFailures
+from ...workload import Array, Op, ProgramGraph, Workload
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..lower import Lowered, as_written, lowered
@@ -30,32 +25,27 @@ from .labels import Wording, label, wording
 from .operations import operation
 from .program_arrays import exchanged, results_of
 from .row_chains import Chain, row_chains
-from .shortened import EqualLayers, shortened_kernels
+from .shortened import EqualLayers
 from .values import Value, Values
 
 __all__ = ["Review"]
 
-Rule = Callable[[Kernels], Iterable[tuple[int, Avoidable]]]
-# The first rule that calls a kernel's work unneeded wins: a copy because of a missing donation is not reported as a layout change.
-RULES: tuple[Rule, ...] = ()  # all of them are rules on graphs
-
 
 class _Kind(Struct, frozen=True, kw_only=True):
-    """What equal kernels of equal layers share: their product, whether its depth is split, the words of their labels, their operation,
-    their avoidable work (None if it differs), and which arguments and results of the program they read and write.
+    """What equal kernels of equal layers share: their product, whether its depth is split, the words of their labels, their operation, and
+    which arguments and results of the program they read and write.
     """
 
     product: Product | ConvolvedProduct | None
     is_split: bool
     words: Wording
     operation: Operation | None
-    avoidable: tuple[Avoidable, ...] | None
     takes: tuple[Array, ...]
     gives: tuple[Array, ...]
 
 
 class Review:
-    """The review of one program: the label of each instruction, and its avoidable work. ``notes`` name the rules that failed on it.
+    """The review of one program. ``notes`` name what failed on it.
 
     A program of the TPU compiler is reviewed in the operators that were written (`lower`), in which each kernel has the same place.
     """
@@ -69,7 +59,6 @@ class Review:
         self.module, self.values = module, Values(module)
         self._kernels: dict[int, Kernels] = {}
         self._fingerprints = Fingerprints(self.values)
-        self._found: dict[int, dict[int, tuple[Avoidable, ...]]] = {}
         self._kinds: dict[tuple[int, int], _Kind] = {}  # by computation and representative kernel
         self._operations: dict[tuple[int, int], Operation | None] = {}
 
@@ -91,7 +80,7 @@ class Review:
         return self._failures.notes
 
     def workload(self) -> Workload:
-        """The operations that the program runs, with their costs and labels, and the avoidable work that the rules here find."""
+        """The operations that the program runs, with their costs and labels."""
         return Workload(tuple(map(self.reviewed, self.running)))
 
     @cached_property
@@ -106,8 +95,7 @@ class Review:
         """
         if places is None:
             places = ((instruction.computation, instruction.index) for instruction in self.running)
-        kernels = self._layers.kernels if self._layers is not None else None
-        pricer, times = (kernels.pricer, kernels.times) if kernels is not None else (self.pricer, {})
+        pricer, times = (self.pricer, {}) if self._layers is None else (self._layers.kernels.pricer, self._layers.kernels.times)
         program = self._failures.attempt("graphs", _lowered, pricer, times)
         if program is None:
             return None
@@ -134,16 +122,6 @@ class Review:
     def _label(self, instruction: Instruction, words: Wording, origin: Origin) -> str:
         parts = self.values.body(instruction) or ()
         return self._failures.attempt("labels", label, instruction, words, parts, origin, self.module.name) or instruction.name
-
-    def avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...]:
-        """The avoidable work of an instruction; empty for one whose even share over devices is only assumed."""
-        if even_share(self.module.computations[computation].instructions[index]) > 1:
-            return ()
-        if computation == self.module.entry and self._layers is not None:
-            return self._layers.avoidable(index)
-        if computation not in self._found:
-            self._found[computation] = self._apply(self._of(computation))
-        return self._found[computation].get(index, ())
 
     def value(self, computation: int, index: int) -> str:
         """The fingerprint of the value of a product or convolution, to find other programs that compute the same; empty for other
@@ -215,7 +193,7 @@ class Review:
         return loops or bool(kernels.products or kernels.convolutions)
 
     def reviewed(self, one: Running) -> Op:
-        """The op of an instruction that runs, with its label and its avoidable work."""
+        """The op of an instruction that runs, with its label."""
         number, index, instruction = one.computation, one.index, one.instruction
         kernels, place = self._representative(number, index)
         kind = self._kinds.get((number, place))
@@ -230,7 +208,6 @@ class Review:
             one,
             origin,
             label=self._label(instruction, words, origin),
-            avoidable=self.avoidable(number, index) if kind.avoidable is None else kind.avoidable,
             takes=kind.takes,
             gives=kind.gives,
             operation=kind.operation,
@@ -246,15 +223,9 @@ class Review:
             is_split=is_split,
             words=self._words(one.instruction, product, is_split),
             operation=self.operation(number, index, one.price.cost),
-            avoidable=self._avoidable(number, index),
             takes=takes,
             gives=gives,
         )
-
-    def _avoidable(self, computation: int, index: int) -> tuple[Avoidable, ...] | None:
-        """The avoidable work of all kernels that one represents; ``None`` if each names a kernel of its own layer."""
-        is_named = computation == self.module.entry and self._layers is not None and self._layers.names_another(index)
-        return None if is_named else self.avoidable(computation, index)
 
     def _representative(self, computation: int, index: int) -> tuple[Kernels, int]:
         """The kernels of a computation, and which of them represents this one: of equal layers, only one is reviewed."""
@@ -264,29 +235,8 @@ class Review:
 
     @cached_property
     def _layers(self) -> EqualLayers | None:
-        """The equal layers of the entry, if each has the same avoidable work."""
-        layers = self.pricer.layers
-        return None if layers is None else self._failures.attempt("equal layers", self._equal_layers, layers)
-
-    def _equal_layers(self, layers: LayerRun) -> EqualLayers | None:
-        kernels = shortened_kernels(self.pricer, layers)
-        found = EqualLayers(self.module.entry_computation, kernels, layers, self._apply(kernels))
-        return found if found.are_equal() else None
-
-    def _apply(self, kernels: Kernels) -> dict[int, tuple[Avoidable, ...]]:
-        """The avoidable work of kernels. Of one kind it is that of the first rule; one rule may name several groups of a kind."""
-        found: dict[int, list[tuple[int, Avoidable]]] = {}
-        for number, index, avoidable in self._all_evidence(kernels):
-            held = found.setdefault(index, [])
-            if index in kernels.costs and not any(_excludes(one, avoidable, number == by) for by, one in held):
-                held.append((number, avoidable))
-        return {index: tuple([one for _, one in held]) for index, held in found.items() if held}
-
-    def _all_evidence(self, kernels: Kernels) -> Iterator[tuple[int, int, Avoidable]]:
-        """What each rule finds, with the number of the rule and the place of the kernel."""
-        for number, rule in enumerate(RULES):
-            for index, avoidable in self._failures.attempt(rule_name(rule), tuple, _evidence(rule, kernels)) or ():
-                yield number, index, avoidable
+        """The equal layers of the entry, where it has very many instructions."""
+        return self._failures.attempt("equal layers", EqualLayers, self.pricer) if self.pricer.layers is not None else None
 
     def _of(self, computation: int) -> Kernels:
         if computation not in self._kernels:
@@ -324,16 +274,3 @@ def _chains(kernels: Kernels) -> list[Chain]:
         return row_chains(kernels)
     except (SourceError, FormulaError):
         return []  # a damaged attribute: pricing the instruction reports it
-
-
-def _evidence(rule: Rule, kernels: Kernels) -> Iterator[tuple[int, Avoidable]]:
-    """What a rule finds, up to an attribute that cannot be read."""
-    try:
-        yield from rule(kernels)
-    except (SourceError, FormulaError):
-        return  # a damaged attribute: pricing the instruction reports it
-
-
-def _excludes(one: Avoidable, other: Avoidable, is_same_rule: bool) -> bool:
-    is_same = one.kind == other.kind and (not is_same_rule or one.group == other.group)
-    return is_same or bool(one.unneeded and other.unneeded)

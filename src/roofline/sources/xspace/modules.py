@@ -99,7 +99,7 @@ class Program(Struct, eq=False):
 
     @property
     def review(self) -> Review:
-        """The program's labels and avoidable work, computed on first use."""
+        """The review of the program, made on first use."""
         if not self._review:
             self._review.append(Review(self.pricer))
         return self._review[0]
@@ -169,7 +169,6 @@ class Program(Struct, eq=False):
             phase=direction(metadata.op_name),
             in_loop=is_in_loop(metadata.op_name),
             cost=price.cost,
-            avoidable=self.review.avoidable(*place),
             takes=takes,
             gives=gives,
             value=self.review.value(*place) if self.has_others else "",
