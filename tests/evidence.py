@@ -3,7 +3,7 @@
 from roofline.analysis.evidence import with_evidence
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.ir.platforms import Platform
-from roofline.hlo.unneeded import Review
+from roofline.hlo.review import Review
 from roofline.workload import Recording, Workload
 
 

@@ -12,8 +12,8 @@ from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.program import running
 from roofline.hlo.read import parse, parse_all
-from roofline.hlo.unneeded.kernels import Kernels
-from roofline.hlo.unneeded.values import Values
+from roofline.hlo.review.kernels import Kernels
+from roofline.hlo.review.values import Values
 from roofline.machines import load
 from roofline.sources import read
 from roofline.sources.files import all_of

@@ -12,7 +12,7 @@ from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import Review
+from roofline.hlo.review import Review
 from roofline.jax import lower
 from roofline.machines import load
 from roofline.resource import HBM, matrix

@@ -20,7 +20,7 @@ from roofline.formulas import lookup
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import Review
+from roofline.hlo.review import Review
 from roofline.machines import calibrations, load
 from roofline.machines.calibrations import FOLDER, calibration, calibration_for
 from roofline.machines.catalogue import names

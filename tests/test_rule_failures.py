@@ -11,9 +11,9 @@ from roofline.analysis import analyze, evidence
 from roofline.analysis.evidence import with_evidence
 from roofline.analysis.what_if import what_if
 from roofline.errors import SourceError
-from roofline.hlo import unneeded
+from roofline.hlo import review
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import Review, labels
+from roofline.hlo.review import Review, labels
 from roofline.machine import Machine
 from roofline.rule_failures import RuleFailures
 from roofline.sources import read
@@ -58,11 +58,6 @@ def one_hot_products(_: object) -> Iterator[object]:
     raise IndexError("tuple index out of range")
 
 
-def unreadable(_: object) -> Iterator[object]:
-    yield from ()
-    raise SourceError("step.hlo: line 3: a damaged attribute")
-
-
 def program(tmp_path: Path) -> Recording:
     path = tmp_path / "step.hlo"
     path.write_text(TWICE)
@@ -71,8 +66,7 @@ def program(tmp_path: Path) -> Recording:
 
 def with_rule(monkeypatch: pytest.MonkeyPatch, rule: Callable[[object], Iterator[object]]) -> None:
     """Another rule before those that look at graphs."""
-    for name in ("RULES", "ON_PROGRAMS"):
-        monkeypatch.setattr(evidence, name, (rule, *getattr(evidence, name)))
+    monkeypatch.setattr(evidence, "RULES", (rule, *evidence.RULES))
 
 
 def kinds(recording: Recording) -> set[str]:
@@ -88,10 +82,7 @@ def test_the_other_rules_still_find_what_they_find(tmp_path: Path, noted: None, 
     assert recording.notes[0] in analyze(tmp_path / "step.hlo", "h100").input.notes
 
 
-def test_a_failure_is_raised_in_the_tests_and_an_unreadable_attribute_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unneeded, "RULES", (unreadable, *unneeded.RULES))
-    recording = program(tmp_path)
-    assert (kinds(recording), recording.notes) == ({"duplicated-work"}, ())
+def test_a_failure_is_raised_in_the_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_rule(monkeypatch, one_hot_products)
     with pytest.raises(IndexError):
         program(tmp_path)
@@ -117,7 +108,7 @@ def test_ops_without_a_label_have_their_names(tmp_path: Path, noted: None, monke
         raise KeyError("dtype")
 
     for name in ("label", "wording", "operation", "exchanged"):
-        monkeypatch.setattr(unneeded, name, fail)
+        monkeypatch.setattr(review, name, fail)
     recording = program(tmp_path)
     assert [(op.name, op.label) for op in recording.workload] == [("first", "first"), ("second", "second")]
     assert {note.removeprefix("the rule for ").partition(" failed")[0] for note in recording.notes} == {
@@ -129,7 +120,7 @@ def test_ops_without_a_label_have_their_names(tmp_path: Path, noted: None, monke
 
 
 def test_profiles_that_carry_programs_have_the_note_too(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unneeded, "RULES", (one_hot_products, *unneeded.RULES))
+    with_rule(monkeypatch, one_hot_products)
     said = {"hlo_op": "add.1", "hlo_module": "jit_f", "program_id": 7, "device_ordinal": 0}
     thunks = [Event("add.1", 100 * run * MICROSECOND, 50, {**said, "run_id": run}) for run in range(3)]
     main = [Instruction("x", "parameter"), Instruction("add.1", "add", ("x", "x"))]
@@ -171,7 +162,7 @@ def test_changes_that_review_a_program_note_it(tmp_path: Path, noted: None, monk
 
     path = tmp_path / "step.hlo"
     path.write_text(TWICE)
-    monkeypatch.setattr(unneeded, "row_chains", fail)
+    monkeypatch.setattr(review, "row_chains", fail)
     report = what_if(path, ["fuse all"], "h100")
     assert "the rule for chains failed on jit_step (IndexError); please report it" in report.input.notes
 

@@ -13,12 +13,12 @@ from roofline.cost import NOTHING, Cost
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
+from roofline.hlo.review import Review
+from roofline.hlo.review.row_chains import Chain
 from roofline.hlo.scaling.batch_of_one import Data
 from roofline.hlo.scaling.growth import Program
 from roofline.hlo.scaling.named_dimensions import dimension_named, dimensions_of
 from roofline.hlo.scaling.scaled import scaled
-from roofline.hlo.unneeded import Review
-from roofline.hlo.unneeded.row_chains import Chain
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Product, RowWise, Streamed

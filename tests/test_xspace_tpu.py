@@ -12,7 +12,7 @@ from roofline.cost import Cost
 from roofline.hlo.price.collectives import Network, collective
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
-from roofline.hlo.unneeded import Review
+from roofline.hlo.review import Review
 from roofline.machine import Machine
 from roofline.machines import load
 from roofline.placement import place

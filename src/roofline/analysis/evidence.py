@@ -10,11 +10,9 @@ from msgspec.structs import replace
 
 from ..cost import Cost
 from ..rule_failures import RuleFailures
-from ..rules import LATER, ON_PROGRAMS, RULES, Rule
+from ..rules import RULES, Rule
 from ..rules.kernel_names import with_kernel_name
 from ..workload import Avoidable, Op, ProgramGraph, Recording, Workload
-
-TRACED = "torch"  # the format of recordings of PyTorch
 
 
 def with_evidence(recording: Recording) -> Recording:
@@ -22,10 +20,9 @@ def with_evidence(recording: Recording) -> Recording:
     if recording.is_reviewed or not recording.graphs:
         return recording
     ops, notes = list(recording.workload.ops), list(recording.notes)
-    rules = RULES if recording.format == TRACED else ON_PROGRAMS
     for program in recording.graphs:
         failures = RuleFailures(program.program)
-        _Evidence(program, ops, failures).add([rule for rule in rules if rule not in LATER], [rule for rule in rules if rule in LATER])
+        _Evidence(program, ops, failures).add()
         notes += failures.notes
     return replace(recording, workload=Workload(tuple(ops)), is_reviewed=True, notes=tuple(dict.fromkeys(notes)))
 
@@ -39,29 +36,28 @@ class _Evidence:
         self._executions = Counter(chain(*program.ops)) if all(array.sure for array in program.graph.arrays) else Counter[int]()
         self._reasons: dict[int, list[tuple[Rule | None, Avoidable]]] = {}
 
-    def add(self, earlier: Sequence[Rule], later: Sequence[Rule]) -> None:
-        """Adds what rules find to the ops, before and after what their source found."""
-        self._look(earlier)
+    def add(self) -> None:
+        """Adds what rules find to the ops, before what their source found."""
+        for rule in RULES:
+            self._look(rule)
         for place in sorted({place for ops in self._program.ops for place in ops}):
             for avoidable in self._ops[place].avoidable:
                 self._say(place, None, avoidable)
-        self._look(later)
         equal: dict[tuple[int, ...], tuple[Avoidable, ...]] = {}  # ops of equal layers share one tuple
         for place, reasons in self._reasons.items():
             every = tuple([avoidable for _, avoidable in reasons])
             same = equal.setdefault(tuple(map(id, every)), every)
             self._ops[place] = replace(self._ops[place], avoidable=same)
 
-    def _look(self, rules: Sequence[Rule]) -> None:
-        for rule in rules:
-            told: dict[tuple[int, str, str], list[Avoidable]] = {}
-            for kernel, avoidable in self._failures.evidence((rule,), self._program.graph):
-                for place in self._program.ops[kernel] if kernel >= 0 else ():
-                    told.setdefault((place, avoidable.kind, avoidable.group), []).append(avoidable)
-            for (place, *_), reasons in told.items():
-                share = len(reasons) / max(self._executions[place], len(reasons)) if place in self._executions else 1.0
-                mean = reasons[0] if len(reasons) == 1 else replace(reasons[0], instead=_mean([reason.instead for reason in reasons]))
-                self._say(place, rule, self._named(place, replace(mean, share=share)))
+    def _look(self, rule: Rule) -> None:
+        told: dict[tuple[int, str, str], list[Avoidable]] = {}
+        for kernel, avoidable in self._failures.evidence((rule,), self._program.graph):
+            for place in self._program.ops[kernel] if kernel >= 0 else ():
+                told.setdefault((place, avoidable.kind, avoidable.group), []).append(avoidable)
+        for (place, *_), reasons in told.items():
+            share = len(reasons) / max(self._executions[place], len(reasons)) if place in self._executions else 1.0
+            mean = reasons[0] if len(reasons) == 1 else replace(reasons[0], instead=_mean([reason.instead for reason in reasons]))
+            self._say(place, rule, self._named(place, replace(mean, share=share)))
 
     def _named(self, place: int, avoidable: Avoidable) -> Avoidable:
         return with_kernel_name(avoidable, partial(self._name, place))

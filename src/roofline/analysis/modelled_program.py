@@ -14,7 +14,7 @@ from ..hlo.fusion.copies import with_copies
 from ..hlo.fusion.decompiling import decompiled
 from ..hlo.ir.module import Computation, HloModule
 from ..hlo.ir.platforms import Platform
-from ..hlo.unneeded import Review
+from ..hlo.review import Review
 from ..workload import Op, Recording, Step
 
 

@@ -96,7 +96,7 @@ class Graph(Struct, dict=True):
     the same elements, of arrays that another one is equal to.
 
     ``names`` are those of arguments, and ``operations`` what the author wrote, by `Node.operation`, as far as they are known. Kernels that
-    are ``forced`` are copies that a library makes for itself.
+    are ``forced`` are copies that a library makes for itself. It ``is_fused`` if a compiler chose which operators share a kernel.
     """
 
     arrays: list[Array] = field(default_factory=list)
@@ -105,6 +105,7 @@ class Graph(Struct, dict=True):
     regions: list[Region] = field(default_factory=list)
     branches: list[range] = field(default_factory=list)
     checkpoints: tuple[str, ...] = ()
+    is_fused: bool = False
     arguments: list[int] = field(default_factory=list)
     donated: set[int] = field(default_factory=set)
     results: set[int] = field(default_factory=set)

@@ -27,7 +27,7 @@ from ..hlo.ir.platforms import Platform, platform_of
 from ..hlo.memory.peak import peak_memory
 from ..hlo.price.collectives import network_of
 from ..hlo.read import parse
-from ..hlo.unneeded import Review
+from ..hlo.review import Review
 from ..machine import Machine
 from ..machines import load
 from ..machines.catalogue import catalogue_card

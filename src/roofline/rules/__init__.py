@@ -58,8 +58,9 @@ from .wide_format.transforms import complex_transforms
 from .wide_format.weights import cast_weights
 
 Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the work that each could avoid
-# Those for XLA programs too, which have no rule of their own for these faults any more.
-ON_PROGRAMS: tuple[Rule, ...] = (
+# In order of precedence: of rules that say the same of an op the first counts. A copy because of a missing donation is not told as a change
+# of layout, and a copy that need not be made not as one of which a part is used.
+RULES: tuple[Rule, ...] = (
     missing_donations,
     appended_arrays,
     selected_updates,
@@ -105,25 +106,8 @@ ON_PROGRAMS: tuple[Rule, ...] = (
     complex_transforms,
     room_for_groups,
     occasional_work,
-    unused_gradients,
-    padded_arrays,
     pooled_windows,
     dense_gradients,
-    equal_values,
-    stacked_arguments,
-    unused_parts,
-    unused_in_loops,
-    diagonals_of_products,
-    stacked_activations,
-    loop_invariants,
-    reordered_elements,
-    repeated_rows,
-    padded_tiles,
-)
-# The kernels of an XLA program are those that its compiler could not fuse.
-RULES: tuple[Rule, ...] = (*ON_PROGRAMS, unfused_kernels)
-# Those that come after what a source finds by itself: an unused part of a copy that need not be made.
-LATER: tuple[Rule, ...] = (
     unused_gradients,
     padded_arrays,
     equal_values,

@@ -20,7 +20,7 @@ from ..hlo.memory.peak import peak_memory
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
-from ..hlo.unneeded import Review
+from ..hlo.review import Review
 from ..machine import Machine
 from ..workload import Device, Op, PeakMemory, ProgramGraph, Recording, Workload
 from .hlo_dump import read_modules, sniff

@@ -25,7 +25,7 @@ from ..hlo.price.compiled import estimated_cycles
 from ..hlo.price.convolved_products import convolved_product
 from ..hlo.price.elementwise import ELEMENTWISE
 from ..hlo.price.memory_spaces import CMEM, VMEM
-from ..hlo.unneeded.values import Value, Values
+from ..hlo.review.values import Value, Values
 from ..units import BINARY
 from ..workload import Device
 

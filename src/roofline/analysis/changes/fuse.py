@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ...cost import NOTHING, Cost
-from ...hlo.unneeded.row_chains import Chain
+from ...hlo.review.row_chains import Chain
 from ...operation import Streamed, width
 from ...prediction.terms import joined
 from ...resource import HBM, TRANSCENDENTAL

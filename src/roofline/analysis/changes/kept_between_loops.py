@@ -11,7 +11,7 @@ from msgspec import Struct
 from ...hlo.ir.module import Computation, Instruction
 from ...hlo.ir.shapes import Shape
 from ...hlo.price.traffic import source
-from ...hlo.unneeded.values import LAYOUT, Value, Values
+from ...hlo.review.values import LAYOUT, Value, Values
 
 NAMES = frozenset(("bitcast", "get-tuple-element", "reshape", "async-done"))
 CUTS = LAYOUT | {"dynamic-slice", "slice", "convert"}

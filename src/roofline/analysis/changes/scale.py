@@ -9,12 +9,12 @@ from ...cost import NOTHING, Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
 from ...hlo.price.types import Site
+from ...hlo.review.kernels import Product as Found
 from ...hlo.scaling.batch_of_one import Data
 from ...hlo.scaling.growth import Program, Times
 from ...hlo.scaling.inputs import inputs_of
 from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, dimensions_of, walking
 from ...hlo.scaling.scaled import scaled
-from ...hlo.unneeded.kernels import Product as Found
 from ...operation import Collective, Product
 from ...resource import SCALE_UP
 from ...sources.programs import most_memory

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ...cost import Cost
 from ...hlo.ir.module import HloModule
-from ...hlo.unneeded import Review
+from ...hlo.review import Review
 from ...operation import Product, width
 from ...prediction import predict
 from ...resource import HBM, matrix

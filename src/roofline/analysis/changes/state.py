@@ -12,9 +12,9 @@ from ...hlo.ir.module import HloModule
 from ...hlo.ir.platforms import named_platform, platform_of
 from ...hlo.price.collectives import Network, network_of
 from ...hlo.price.pricing import Pricer
+from ...hlo.review import Review
 from ...hlo.scaling.growth import Program
 from ...hlo.scaling.inputs import inputs_of
-from ...hlo.unneeded import Review
 from ...machine import Machine
 from ...operation import Convolution, Operation, Product, width
 from ...prediction import Prediction

@@ -61,7 +61,7 @@ def lowered(pricer: Pricer, times: Mapping[int, int] | None = None) -> Lowered:
 
 class _Lowering:
     def __init__(self, pricer: Pricer, times: Mapping[int, int]) -> None:
-        self.pricer, self.module, self.graph = pricer, pricer.module, Graph(backend=backend(pricer.platform))
+        self.pricer, self.module, self.graph = pricer, pricer.module, Graph(backend=backend(pricer.platform), is_fused=True)
         self.places: list[tuple[int, int]] = []
         self._times = times
         self._kernels: dict[tuple[int, int], int] = {}

@@ -13,7 +13,7 @@ from ..ir.module import HloModule
 from ..ir.shapes import Shape
 from ..lower.products import product_dimensions
 from ..partition.propagation import Key
-from ..unneeded.values import RENAMED
+from ..review.values import RENAMED
 from .links import Link, links_of
 
 Mark = tuple[int, int]  # size, minor

@@ -10,7 +10,7 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import ELEMENTWISE
 from ..lower.products import DOTS, product_dimensions
 from ..partition.propagation import Key
-from ..unneeded.values import RENAMED, Value, Values
+from ..review.values import RENAMED, Value, Values
 from .growth import Marks, Program, running
 from .links import convolution_arrays
 

@@ -27,7 +27,9 @@ _FULL = 4  # bytes of each number of a row on chip
 
 
 def unfused_kernels(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels of chains, and the cost of each as a part of one kernel."""
+    """The kernels of chains, and the cost of each as a part of one kernel. What a compiler left apart, it could not fuse."""
+    if graph.is_fused:
+        return
     chains = _Chains(graph)
     for chain in grouped(chains.makers, chains.may_fuse):
         if len(chain) > 1:

@@ -23,7 +23,7 @@ from ...hlo.price.collectives import Network
 from ...hlo.price.pricing import Pricer
 from ...hlo.price.types import Price, Site
 from ...hlo.read.wire import unpack
-from ...hlo.unneeded import Review
+from ...hlo.review import Review
 from ..parts import UNKNOWN, PartGraph, Subject
 from .scan import Plane, Slice, Space
 

@@ -1,4 +1,4 @@
-"""What is said of the kernels of an XLA program: their labels, operations and sizes, and its graph, on which rules look for avoidable work."""
+"""What is said of the kernels of an XLA program: labels, operations and sizes; and its graph, on which rules look for avoidable work."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -19,13 +19,13 @@ from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
+from .equal_layers import EqualLayers
 from .fingerprints import Fingerprints
 from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .operations import operation
 from .program_arrays import exchanged, results_of
 from .row_chains import Chain, row_chains
-from .shortened import EqualLayers
 from .values import Value, Values
 
 __all__ = ["Review"]
