@@ -47,6 +47,13 @@ def test_a_kernel_of_two_reads_the_first_and_writes_the_last_array() -> None:
     assert program.left == {0: 1, 1: 1}
 
 
+def test_one_kernel_reads_an_argument_once() -> None:
+    program = Program()
+    argument = program.argument()
+    program.add(Operator.MULTIPLY, program.add(Operator.EXPONENTIAL, argument), argument)
+    assert program.left == {0: 1, 1: 1}
+
+
 def test_kernels_of_arrays_of_equal_size_are_no_chain() -> None:
     program = Program()
     program.add(Operator.EXPONENTIAL, program.argument())

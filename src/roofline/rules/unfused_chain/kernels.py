@@ -1,8 +1,8 @@
 """Kernels that a compiler would compute in one: each reads from memory what one before it wrote.
 
-One kernel does not read what it made itself, and only writes what is needed elsewhere. A compiled backward pass computes results of the
-forward pass again from what that keeps, so that they are not written for it. What needs a number for all of an array, such as its
-maximum, comes in another kernel. Scores of attention have rules of their own.
+One kernel does not read what it made itself, or has read before, and only writes what is needed elsewhere. A compiled backward pass
+computes results of the forward pass again from what that keeps, so that they are not written for it. What needs a number for all of an
+array, such as its maximum, comes in another kernel. Scores of attention have rules of their own.
 
 Where edges were matched by size, kernels are only linked if no other kind of kernel ran in between; a sum at the beginning of a chain of
 the forward pass is taken to be stored, as the next layer of a residual network adds to it; and an optimizer that does the same again is
@@ -66,11 +66,11 @@ class _Chains:
         makers, read = self.makers.setdefault(node.kernel, set()), self._read.setdefault(node.kernel, {})
         for array, stored in zip(node.takes, taken, strict=True):
             maker = self._graph.maker.get(stored)
-            if maker is None or maker.kernel == node.kernel or self._is_doubtful(maker, node, stored):
+            if maker is not None and (maker.kernel == node.kernel or self._is_doubtful(maker, node, stored)):
                 continue
             self._readers.setdefault(stored, []).append(node.kernel)
             read[stored] = max(read.get(stored, 0), self._bytes(array))
-            if maker.kernel != NO_KERNEL:
+            if maker is not None and maker.kernel != NO_KERNEL:
                 makers.add(maker.kernel)
                 if self._is_needed_whole(maker, stored) or stored in self._scores or node.kernel - maker.kernel > NEAR:
                     self._apart.add((maker.kernel, node.kernel))
@@ -115,10 +115,17 @@ class _Chains:
 
     def _spared(self, kernel: int, inside: Collection[int]) -> int:
         """The bytes that a kernel would neither read nor write in a kernel with others."""
-        spared = sum(size for stored, size in self._read[kernel].items() if self._graph.maker[stored].kernel in inside)
+        spared = sum(size for stored, size in self._read[kernel].items() if self._is_there(kernel, stored, inside))
         if self._begins_with_stored_sum(kernel, inside):
             return spared
         return spared + sum(self._bytes(array) for array in self._written[kernel] if self._is_passed(kernel, array, inside))
+
+    def _is_there(self, kernel: int, array: int, inside: Collection[int]) -> bool:
+        """Whether a kernel of a chain reads an array that one before it made or read."""
+        maker = self._graph.maker.get(array)
+        if maker is not None and maker.kernel in inside:
+            return True
+        return any(array in self._read[before] for before in inside if before < kernel)
 
     def _is_passed(self, kernel: int, array: int, inside: Collection[int]) -> bool:
         """Whether only kernels in this one read an array, or those of the backward pass one of the forward pass."""
