@@ -38,8 +38,8 @@ def needed(op: Op, floor_s: float, minimum_s: MinimumTimes, machine: Machine) ->
     amounts = dict(op.cost.amounts)
     unneeded: dict[str, Amount] = {}
     for reason in reasons:
-        count = reason.share * op.count if reason.share < 1 else op.count
-        kept = 1 - reason.share
+        count = op.count if reason.share == 1 else reason.share * op.count
+        kept = 0 if reason.share == 1 else 1 - reason.share
         least = {resource: min(amount, reason.instead.known(resource) * count + kept * amount) for resource, amount in amounts.items()}
         moved = {resource: reason.instead.known(resource) * count for resource in reason.instead if resource not in amounts}
         after = {**least, **moved}

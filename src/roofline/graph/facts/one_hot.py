@@ -137,7 +137,7 @@ def _counts_along(graph: Graph, node: Node, counter: int, axis: int) -> bool:
 def varies(graph: Graph, node: Node, operand: int, axis: int) -> bool:
     """Whether an operand differs along an axis of the result."""
     place = _operand_axis(graph, node, operand, axis)
-    if place is None:
+    if place is None or graph.distinct(operand) == 1:
         return False
     source = graph.source_axis(operand, place, SPREADING)
     if source is None:

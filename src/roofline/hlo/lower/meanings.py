@@ -1,6 +1,7 @@
 """What each instruction of a compiled program computes, in the operators of the graph: opcodes, and the library calls that are one."""
 
 from collections.abc import Callable
+from math import isnan
 
 from msgspec import Struct
 
@@ -180,7 +181,9 @@ def _constant(site: Site) -> Meaning:
         return Meaning(Operator.CONSTANT)
     literal = site.instruction.literal
     value = literal[0] if literal else None
-    return Meaning(Operator.FILL, float(value) if isinstance(value, int | float) else None)
+    if not isinstance(value, int | float) or isnan(value):  # a graph with what is not a number would not equal itself
+        return Meaning(Operator.FILL, None)
+    return Meaning(Operator.FILL, float(value))
 
 
 def _iota(site: Site) -> Meaning:
