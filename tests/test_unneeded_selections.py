@@ -337,3 +337,23 @@ def test_a_position_that_only_live_rows_update_is_one_position() -> None:
     shapes = of_shape(16, 2048, 1024), of_shape(16, 1024), of_shape(16, dtype="int32"), of_shape(16, dtype="bool")
     [found] = [one for op in ops_of(decode, *shapes) for one in op.avoidable if one.group == "selected"]
     assert found.kind == "layout-copies"
+
+
+def test_what_each_device_takes_its_own_part_of_is_used_by_all_of_them() -> None:
+    program = """HloModule step, is_scheduled=true, num_partitions=8
+%add (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %c = f32[] add(%a, %b)
+}
+ENTRY %main (x: f32[4096,4096]) -> f32[512,4096] {
+  %x = f32[4096,4096]{1,0} parameter(0)
+  %sum = f32[4096,4096]{1,0} all-reduce(%x), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%add
+  %me = u32[] partition-id()
+  %rows = u32[] constant(512)
+  %first = u32[] multiply(%me, %rows)
+  %zero = u32[] constant(0)
+  ROOT %mine = f32[512,4096]{1,0} dynamic-slice(%sum, %first, %zero), dynamic_slice_sizes={512,4096}
+}
+"""
+    assert {reason.kind for op in reviewed_program(parse(program), "tpu") for reason in op.avoidable} <= {"layout-copies"}

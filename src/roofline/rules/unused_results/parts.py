@@ -111,11 +111,8 @@ def _leaves_parts_out(graph: Graph, nodes: Sequence[Node], regions: Mapping[int,
         return False
     if all(node.operator in (Operator.COPY, Operator.FILL) for node in nodes):
         return False
-    if any(
-        node.operator == Operator.COLLECTIVE and node.params is None and any(regions.get(array, NOTHING).loose for array in node.gives)
-        for node in nodes
-    ):
-        return False  # other devices do not know which part this one needs
+    if any(node.operator == Operator.COLLECTIVE and any(regions.get(array, NOTHING).loose for array in node.gives) for node in nodes):
+        return False  # each device may need another part of what all of them exchange or add up
     return all(_leaves_lines_out(graph, node, regions.get(node.gives[0], NOTHING)) for node in nodes if node.operator == Operator.DOT)
 
 
