@@ -15,6 +15,7 @@ from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operation, Operator, Part, Phase, Region
 from ...graph.facts.equal_arrays import equal_arrays
+from ..ir.attributes import NO_METADATA
 from ..ir.callgraph import in_order
 from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
@@ -48,6 +49,15 @@ class Lowered(Struct, frozen=True):
     places: tuple[tuple[int, int], ...]
 
 
+class Source(Struct, frozen=True):
+    """Where an instruction comes from: the author's operation and line, its direction, and whether its name says that it runs again."""
+
+    op_name: str
+    location: str
+    direction: str
+    is_again: bool
+
+
 class TooLarge(FormulaError):
     """The program would have too many nodes."""
 
@@ -68,6 +78,7 @@ class _Lowering:
         self._orders: dict[int, tuple[int, ...]] = {}
         self._meanings: dict[tuple[int, int], Meaning] = {}  # by the ids of a computation and an instruction of it
         self._operations: dict[str, int] = {}  # the number of each of the author's operations, by its name
+        self._sources: dict[int, Source] = {}  # by the id of an instruction
         self._left = _MOST_GROWTH * sum(map(len, self.module.computations)) + _MORE
 
     def program(self) -> None:
@@ -212,14 +223,15 @@ class _Lowering:
         gives = self._arrays(instruction.shape)
         arrays = leaves(gives)
         operator, params, function = means.operator, means.params, self._function(instruction, takes, means)
-        name = _name(instruction, fusion)
+        own, outer = self._source(instruction), self._source(fusion)
+        name = own.op_name or outer.op_name
         node = Node(
             operator,
             (),
             (),
             kernel=kernel,
-            phase=_phase(instruction, fusion),
-            location=self.module.location(instruction),
+            phase=_phase(own, outer),
+            location=own.location,
             operation=self._operations.setdefault(name, len(self._operations)) if name else -1,
         )
         if operator == Operator.BROADCAST and takes:
@@ -236,6 +248,16 @@ class _Lowering:
         self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=(first,), params=params), function)
         self.graph.append(replace(node, operator=means.then, takes=(first, *takes[means.most :]), gives=arrays), function)
         return gives
+
+    def _source(self, instruction: Instruction | None) -> Source:
+        """Where an instruction comes from, which is parsed once: a fusion is asked for each instruction in it."""
+        known = self._sources.get(id(instruction))
+        if known is None:
+            metadata = NO_METADATA if instruction is None else instruction.metadata
+            is_again = _BY_AUTHOR in metadata.op_name or bool(instruction is not None and _BY_COMPILER.search(instruction.name))
+            known = Source(metadata.op_name, self.module.located(metadata), direction(metadata.op_name), is_again)
+            self._sources[id(instruction)] = known
+        return known
 
     def _function(self, instruction: Instruction, takes: Sequence[int], means: Meaning) -> Hashable:
         """What an instruction computes, with the numbers that its node does not take, such as those that padding consists of."""
@@ -381,11 +403,6 @@ def _are_one_operation(product: Node, total: Node) -> bool:
     return product.operation == total.operation or -1 in (product.operation, total.operation)
 
 
-def _name(instruction: Instruction, fusion: Instruction | None) -> str:
-    """The name of the author's operation that an instruction, perhaps in a fusion, is of."""
-    return instruction.op_name or (fusion.op_name if fusion is not None else "")
-
-
 def _operation(name: str) -> Operation | None:
     """What an author's operation of this name is, if it moves elements or is an einsum."""
     last = name.rpartition(";")[2]
@@ -393,16 +410,12 @@ def _operation(name: str) -> Operation | None:
     return Operation(operator, einsum[0] if einsum else "") if operator or einsum else None
 
 
-def _phase(instruction: Instruction, fusion: Instruction | None) -> Phase:
+def _phase(own: Source, fusion: Source) -> Phase:
     """The phase of an instruction, perhaps in a fusion: equal ones of several phases may have one body."""
-    name = _name(instruction, fusion)
-    if _is_again(instruction) or (fusion is not None and direction(instruction.op_name) != "backward" and _is_again(fusion)):
+    if own.is_again or (own.direction != "backward" and fusion.is_again):
         return Phase.RECOMPUTED
-    return Phase.BACKWARD if direction(name) == "backward" else Phase.FORWARD
-
-
-def _is_again(instruction: Instruction) -> bool:
-    return _BY_AUTHOR in instruction.op_name or bool(_BY_COMPILER.search(instruction.name))
+    is_backward = own.direction == "backward" if own.op_name else fusion.direction == "backward"
+    return Phase.BACKWARD if is_backward else Phase.FORWARD
 
 
 def _unchanged(module: HloModule, body: int, parts: int) -> set[int]:
