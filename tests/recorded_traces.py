@@ -17,6 +17,37 @@ from typing import Any
 from recorded_calls import PROGRAMS, Program
 from roofline.capture.hook.roofline_hook_torch_profiler import Profiler
 
+
+def _trained(torch: Any, kinds: Mapping[str, Any], *tensors: Any) -> None:
+    """Two steps of training, in which `kinds` says what is done with the gradients of both weights of a network."""
+    x, first, second = tensors
+    optimizers = [
+        torch.optim.SGD([weight for weight, number in ((first, 0), (second, 1)) if number in updated], lr=0.1, momentum=0.9)
+        for updated in kinds["updated"]
+    ]
+    for weight in (first, second):
+        weight.requires_grad_()
+    for _ in range(2):
+        for optimizer in optimizers:
+            optimizer.zero_grad(set_to_none=not kinds.get("fills"))
+            for _ in range(kinds.get("passes", 1)):
+                (torch.relu(x @ first) @ second).sum().backward()
+            optimizer.step()
+
+
+def _training(**kinds: Any) -> Program:
+    weights = (((256, 512), "float32"), ((512, 128), "float32"))
+    return Program(lambda torch, *tensors: _trained(torch, kinds, *tensors), ((1024, 256), "float32"), *weights)
+
+
+# Two steps of training a network with two weights. Each set of weights has an optimizer that updates them, in turn.
+TRAINED = {
+    "gradients_dropped": _training(updated=[{0, 1}]),
+    "gradients_filled": _training(updated=[{0, 1}], fills=True),
+    "gradients_filled_and_accumulated": _training(updated=[{0, 1}], fills=True, passes=2),
+    "gradients_frozen": _training(updated=[{1}]),  # those of the first weight add up
+    "gradients_zeroed": _training(updated=[{0}, {1}]),
+}
 FOLDER = Path(__file__).parent / "data" / "recorded_traces"
 OBSERVED_FOLDER = Path(__file__).parent / "data" / "execution_traces"
 OBSERVED = ("products_beside", "one_hot_trained", "gathered_and_joined", "one_hot_written_in_part", "repeated_heads")
@@ -79,7 +110,7 @@ def _run(torch: Any, program: Program, tensors: list[Any]) -> Any:
 
 def write(name: str) -> None:
     """Writes the traces of a program, without what the machine adds to them."""
-    _pack(FOLDER / f"{name}.json.gz", _slim(trace_of(PROGRAMS[name])))
+    _pack(FOLDER / f"{name}.json.gz", _slim(trace_of({**PROGRAMS, **TRAINED}[name])))
     if name in OBSERVED:
         trace, execution = observed(PROGRAMS[name])
         _pack(OBSERVED_FOLDER / name / TRACE, _slim(trace))
@@ -87,7 +118,7 @@ def write(name: str) -> None:
 
 
 def _slim(trace: Mapping[str, Any]) -> dict[str, Any]:
-    events = [event for event in trace["traceEvents"] if event.get("cat") == "cpu_op"]
+    events = [event for event in trace["traceEvents"] if event.get("cat") in ("cpu_op", "user_annotation")]
     return {key: events if key == "traceEvents" else trace[key] for key in KEPT if key in trace}
 
 
@@ -98,6 +129,6 @@ def _pack(target: Path, value: Mapping[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or PROGRAMS:
+    for name in sys.argv[1:] or (*PROGRAMS, *TRAINED):
         write(name)
         print(name)  # noqa: T201

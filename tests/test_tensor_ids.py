@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recorded_calls import PROGRAMS, Program
-from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, observed, trace_of
+from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, TRAINED, observed, trace_of
 from roofline.graph import Graph, Operator
 from roofline.rules import RULES
 from roofline.sources.torch_trace import unneeded
@@ -93,6 +93,28 @@ def test_a_captured_program_is_told_what_the_function_is(name: str) -> None:
     graph, _ = graph_in(data_of(name))
     assert all(array.sure for array in graph.arrays)
     assert told(graph) == ON_CPU.get(name, TOLD.get(name, {}))
+
+
+# By program, what is told of gradients, and of how many kernels.
+ZEROS, GRADIENTS = ("unused-results", "zeros"), ("unused-results", "gradients")
+OF_GRADIENTS: dict[str, dict[tuple[str, str], int]] = {
+    "gradients_dropped": {},
+    "gradients_filled": {ZEROS: 4},  # two gradients, each filled and added to
+    "gradients_filled_and_accumulated": {ZEROS: 4},  # the second pass has to add
+    "gradients_frozen": {GRADIENTS: 3},  # a gradient through the activation, the product with it, and the addition to the last one
+    # The same while the second weight is updated, as the first weight's gradients are dropped; and while the first one is, a product
+    # and an addition for the second.
+    "gradients_zeroed": {GRADIENTS: 5},
+}
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+@pytest.mark.parametrize("name", TRAINED)
+def test_gradients_are_told_that_no_optimizer_uses(name: str, has_ids: bool) -> None:
+    graph, _ = graph_in(data_of(name) if has_ids else changed(name, roofline_tensors=None))
+    assert any(array.sure for array in graph.arrays) == has_ids
+    found = Counter((reason.kind, reason.group) for rule in RULES for _, reason in rule(graph))
+    assert {key: found[key] for key in (ZEROS, GRADIENTS) if found[key]} == OF_GRADIENTS[name]
 
 
 def changed(name: str, **values: Any) -> bytes:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ..cost import Cost
 from ..rule_failures import RuleFailures
-from ..rules import RULES, Rule
+from ..rules import COMPLETE, RULES, Rule
 from ..rules.kernel_names import with_kernel_name
 from ..workload import Avoidable, Op, ProgramGraph, Recording, Workload
 
@@ -32,8 +32,8 @@ class _Evidence:
 
     def __init__(self, program: ProgramGraph, ops: list[Op], failures: RuleFailures) -> None:
         self._program, self._ops, self._failures = program, ops, failures
-        # Of edges that were matched by size some are missed in some of the equal executions of an op.
-        self._executions = Counter(chain(*program.ops)) if all(array.sure for array in program.graph.arrays) else Counter[int]()
+        self._executions = Counter(chain(*program.ops))
+        self._is_sure = all(array.sure for array in program.graph.arrays)
         self._reasons: dict[int, list[tuple[Rule | None, Avoidable]]] = {}
 
     def add(self) -> None:
@@ -55,7 +55,8 @@ class _Evidence:
             for place in self._program.ops[kernel] if kernel >= 0 else ():
                 told.setdefault((place, avoidable.kind, avoidable.group), []).append(avoidable)
         for (place, *_), reasons in told.items():
-            share = len(reasons) / max(self._executions[place], len(reasons)) if place in self._executions else 1.0
+            # Of edges that were matched by size some are missed in some of the equal executions of an op.
+            share = len(reasons) / max(self._executions[place], len(reasons)) if self._is_sure or rule in COMPLETE else 1.0
             mean = reasons[0] if len(reasons) == 1 else replace(reasons[0], instead=_mean([reason.instead for reason in reasons]))
             self._say(place, rule, self._named(place, replace(mean, share=share)))
 

@@ -6,7 +6,7 @@ not ``sure``.
 """
 
 from .backend import CPU, GPU_BY_REQUEST, Backend
-from .graph import NO_KERNEL, Graph, Kernel, Node, Operation, Phase, Region
+from .graph import NO_KERNEL, Gradient, Graph, Kernel, Node, Operation, Phase, Region
 from .operators import (
     RENAMING,
     ROW_BY_ROW,
@@ -16,6 +16,7 @@ from .operators import (
     Array,
     Axes,
     Factor,
+    Norm,
     Operator,
     Padding,
     Params,
@@ -39,9 +40,11 @@ __all__ = [
     "Axes",
     "Backend",
     "Factor",
+    "Gradient",
     "Graph",
     "Kernel",
     "Node",
+    "Norm",
     "Operation",
     "Operator",
     "Padding",

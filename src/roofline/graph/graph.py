@@ -89,6 +89,17 @@ class Region(Struct, frozen=True, gc=False):
     trips: int | None = None
 
 
+class Gradient(Struct, frozen=True, gc=False):
+    """An array that a backward pass stored as the gradient of a weight, or added to the one before it, after so many nodes.
+
+    It ``is_used`` if an optimizer updates the weight with it, as far as that is known.
+    """
+
+    array: int
+    place: int
+    is_used: bool = True
+
+
 class Graph(Struct, dict=True):
     """Operators in order, their arrays and kernels. ``results`` are arrays that are needed after the program, ``arguments`` those that it
     gets, of which some are ``donated``. ``branches`` are the places of the nodes of each side of a condition; ``checkpoints`` are the
@@ -97,6 +108,7 @@ class Graph(Struct, dict=True):
 
     ``names`` are those of arguments, and ``operations`` what the author wrote, by `Node.operation`, as far as they are known. Kernels that
     are ``forced`` are copies that a library makes for itself. It ``is_fused`` if a compiler chose which operators share a kernel.
+    ``weight_gradients`` are in order. It ``has_steps`` if it is of whole steps of a program that ran, with all that they compute.
     """
 
     arrays: list[Array] = field(default_factory=list)
@@ -114,6 +126,8 @@ class Graph(Struct, dict=True):
     names: dict[int, str] = field(default_factory=dict)
     operations: dict[int, Operation] = field(default_factory=dict)
     forced: set[int] = field(default_factory=set)
+    weight_gradients: list[Gradient] = field(default_factory=list)
+    has_steps: bool = False
 
     def array(self, array: Array) -> int:
         """The number of a new array."""

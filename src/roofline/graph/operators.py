@@ -13,6 +13,7 @@ class Operator(StrEnum):
 
     DOT = "dot"  # a matrix product, or a batch of them: it takes both factors; the first part of a product with a bias
     CONVOLUTION = "convolution"  # it takes the source and the kernel
+    CONVOLUTION_GRADIENT = "convolution-gradient"  # it takes the gradient of the result too
     ATTENTION = "attention"  # it takes queries, keys and values, then a mask if there is one; its parameter is the axis of tokens
     ATTENTION_GRADIENT = "attention-gradient"
     GATHER = "gather"  # slices of its first operand along an axis, at the positions in its second
@@ -125,6 +126,12 @@ class Axes(Struct, frozen=True, gc=False):
 
     axes: tuple[int, ...]
     function: Operator | None = None
+
+
+class Norm(Axes, frozen=True, gc=False):
+    """The axes of a norm, which ``has_stored`` means and variances too that it could use instead of those of its operand."""
+
+    has_stored: bool = False
 
 
 class Part(Struct, frozen=True, gc=False):

@@ -51,6 +51,8 @@ from .unused_results.loops import unused_in_loops
 from .unused_results.occasional import occasional_work
 from .unused_results.parts import unused_gradients, unused_parts
 from .unused_results.sorts import sorted_parts, undone_sorts
+from .unused_results.statistics import unused_statistics
+from .unused_results.weight_gradients import kept_gradients, unused_weight_gradients
 from .wide_format.doubles import doubles
 from .wide_format.products import wide_products
 from .wide_format.quantized import dequantized
@@ -108,6 +110,9 @@ RULES: tuple[Rule, ...] = (
     occasional_work,
     pooled_windows,
     dense_gradients,
+    unused_weight_gradients,
+    kept_gradients,
+    unused_statistics,
     unused_gradients,
     padded_arrays,
     equal_values,
@@ -122,3 +127,5 @@ RULES: tuple[Rule, ...] = (
     padded_tiles,
     unfused_kernels,
 )
+# Rules that see all executions of an op that they are about, also where edges were matched by size.
+COMPLETE: frozenset[Rule] = frozenset((unused_weight_gradients, kept_gradients))

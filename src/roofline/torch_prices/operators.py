@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Operator, Padding, Params, Sizes, Windows
+from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Norm, Operator, Padding, Params, Sizes, Windows
 from .attention import ATTENTION, drops_out, token_axis
 from .call import Call, Tensor
 from .convolutions import FORWARD as _CONVOLVED
@@ -47,13 +47,14 @@ _AXIS = {
     "aten::scatter_": 1,
     **dict.fromkeys(_SOFTMAX, 1),
 }  # the place of the argument that is the axis
-_TRAINS = 5  # the place of the argument of a batch norm that says so
+_MEAN, _TRAINS = 3, 5  # the places of the arguments of a batch norm with the stored mean, and whether to compute another
 # Norms of the last axes and their gradients, and the place of the argument with the sizes of these axes.
 _SLICE_NORMS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 _NAMES = {
     Operator.GATHER: "index index_select",
     Operator.SCATTER: "scatter scatter_",
     Operator.CONCATENATE: "cat",
+    Operator.CONVOLUTION_GRADIENT: "convolution_backward convolution_backward_overrideable",
     Operator.PAD: "constant_pad_nd slice_backward select_backward",
     Operator.EQUAL: "eq",
     Operator.DIFFERENT: "ne",
@@ -351,7 +352,8 @@ def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
 def _normed_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
     """The axes that a norm is along: its last ones, or those of a batch norm that does not take its statistics from outside."""
     if "batch_norm" in name and "no_" not in name and False not in args[_TRAINS : _TRAINS + 1]:
-        return Axes(tuple(axis for axis in range(len(source.shape)) if axis != 1))
+        axes, mean = tuple(axis for axis in range(len(source.shape)) if axis != 1), args[_MEAN] if len(args) > _TRAINS else None
+        return Norm(axes, has_stored=isinstance(mean, Tensor) and mean.shape == source.shape[1:2])
     place = _SLICE_NORMS.get(name.removeprefix("aten::"), len(args))
     sizes, rank = args[place] if place < len(args) else None, len(source.shape)
     return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None

@@ -24,6 +24,7 @@ _UNDIVIDED = frozenset(
         Operator.FACTOR,
         Operator.ATTENTION,
         Operator.CONVOLUTION,
+        Operator.CONVOLUTION_GRADIENT,
         Operator.SCATTER,
         Operator.SCATTER_ADD,
         Operator.OTHER,

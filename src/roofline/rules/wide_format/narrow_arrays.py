@@ -32,6 +32,7 @@ _APART = frozenset(  # whose arrays stay as they are
         Operator.INVERSE,
         Operator.ATTENTION,
         Operator.ATTENTION_GRADIENT,
+        Operator.CONVOLUTION_GRADIENT,
         Operator.RANDOM,
         Operator.OTHER,
     )

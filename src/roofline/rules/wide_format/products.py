@@ -212,7 +212,11 @@ def _casts_before(graph: Graph, array: int, elements: int) -> Iterator[Node]:
     waiting, seen = [array], set[int]()
     while waiting and len(seen) < _MOST_VISITED:
         node = graph.maker.get(waiting.pop(0))
-        if node is None or node.gives[0] in seen or node.operator in (*_FACTORS, Operator.LOOP, Operator.OTHER):
+        if (
+            node is None
+            or node.gives[0] in seen
+            or node.operator in (*_FACTORS, Operator.CONVOLUTION_GRADIENT, Operator.LOOP, Operator.OTHER)
+        ):
             continue
         seen.add(node.gives[0])
         waiting += node.takes

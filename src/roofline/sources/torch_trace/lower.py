@@ -6,7 +6,7 @@ arrays, in order. One with expanded axes is the last array with the other ones. 
 array that nothing made or took for as long as a layer takes is forgotten, and so is one that an op took whose result is not known.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -25,6 +25,7 @@ from ...torch_prices.operators import Meaning, append, function_of, meaning, ten
 from ...torch_prices.transforms import transformed
 from .columns import NONE
 from .executions import Execution
+from .gradients import UNKNOWN, ZEROS, StoredGradients
 from .pricing import PricedOp
 from .results import broadcast, result_of
 from .unneeded.recorded import Recorded
@@ -34,6 +35,8 @@ REACH = 64  # executions for which an array is remembered: those of a layer of a
 LEAST = 64  # columns of an array that rows are taken of: with fewer, other tensors may have the same shape
 FILLED = 4  # executions after one that fills an array in which a copy may write a part of it
 STACKED = 3  # axes that arrays have which are told from others by their shape
+INSIDE = 2  # how far the addition to a gradient is from the op that accumulates it
+ADDITION, WEIGHTS = "aten::add_", 2  # the place of the weights among the tensors of the gradient of a convolution
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
 _FP32 = dtype("fp32")
@@ -63,8 +66,8 @@ def graph_of(recorded: Recorded, tensors: UsedTensors | None = None) -> Graph:
     """The graph of executions; its kernels have their places. ``tensors`` are those that ops used, if ids of most of them are recorded."""
     ops = [execution.op for execution, priced in recorded.ordered if tensors_of(priced.args)]
     is_exact = tensors is not None and 2 * sum(op in tensors.ops for op in ops) > len(ops)
-    graph = _Exact(recorded, tensors).graph if is_exact and tensors is not None else _by_size(recorded)
-    graph.checkpoints = tuple(recorded.checkpoints)
+    graph = _Exact(recorded, tensors).graph if is_exact and tensors is not None else _BySize(recorded).graph
+    graph.checkpoints, graph.has_steps = tuple(recorded.checkpoints), True
     graph.equal = equal_arrays(graph)
     return graph
 
@@ -94,6 +97,7 @@ class _Exact:
         self._recorded, self._tensors = recorded, tensors
         self._memory, self._end = ArrayMemory(self.graph), NONE
         self._executed = {execution.op for execution, _ in recorded.ordered}
+        self._gradients = StoredGradients(self.graph, recorded)
         step = NONE
         for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
             if execution.mark != step:
@@ -101,6 +105,7 @@ class _Exact:
                 step = execution.mark
             self._add(place, execution, priced, phase)
         self._end_step()
+        self._gradients.end()
 
     def _end_step(self) -> None:
         """Forgets all arrays; those in memory that later ops take, or that the program leaves, are results."""
@@ -123,9 +128,14 @@ class _Exact:
         # Of a number that is passed as a tensor, the value is not recorded.
         is_known = len(tensors) == len(used.operands) and all(tensor.shape for tensor in tensors)
         function = function_of(Call(priced.name, args=args)) if is_known else None
+        accumulates = self._store_gradients(place, execution, used)
         takes = tuple(array for number in means.takes for array in self._read(used.operands[number]))
-        changed = (used.operands[number] for number in used.changed)
-        gives = tuple(array for operand in dict.fromkeys((*used.results, *changed)) for array in self._write(operand))
+        written = [*dict.fromkeys((*used.results, *(used.operands[number] for number in used.changed)))]
+        weights = [position.memory for _, position in written if position is not None]
+        is_added = accumulates and means.operator == Operator.ADD and bool(weights)
+        if is_added and (zeros := self._gradients.zeros(weights[0], self.graph.arrays[takes[0]])) is not None:
+            takes = (zeros, *takes[1:])
+        gives = tuple(array for operand in written for array in self._write(operand))
         if not gives and used is not _NOTHING and (result := _result(priced, means, tensors)) is not None:
             gives = (self.graph.array(Array(result.shape, result.dtype)),)  # nothing took it
         if means.operator == Operator.GATHER and means.params is None and gives:
@@ -135,6 +145,26 @@ class _Exact:
         number = self._recorded.sequence(execution)
         location = execution.context.location
         append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place), function)
+        if accumulates and weights and gives:
+            self._gradients.store(gives[0], weights[0], is_added=is_added)
+        if phase == Phase.UPDATE:
+            taken = [position.memory for _, position in used.operands if position is not None]
+            self._gradients.update(priced.name, taken or (UNKNOWN,))
+        elif priced.name in ZEROS and phase != Phase.BACKWARD:
+            self._gradients.fill(place, weights)
+
+    def _store_gradients(self, place: int, execution: Execution, used: Used) -> bool:
+        """Stores the gradients that were accumulated before an execution; whether it is in the op that accumulates the next one."""
+        self._gradients.enter(execution)
+        is_inside = False
+        for op, _ in self._gradients.accumulated_before(place, execution.mark):
+            accumulating = self._tensors.ops.get(op, _NOTHING)
+            is_inside = op < execution.op and NONE < used.end <= accumulating.end
+            operand, position = accumulating.operands[0] if accumulating.operands else (None, None)
+            if position is not None and not is_inside:
+                for array in self._read((operand, position)):
+                    self._gradients.store(array, position.memory)
+        return is_inside
 
     def _is_part_of_write(self, used: Used) -> bool:
         """Whether the caller of a copy writes to its own operands and is no execution: on a CPU it may change what it copies in between."""
@@ -165,53 +195,106 @@ def _gathered_axis(source: Array, result: Array) -> int | None:
     return 0 if rest and result.shape[-len(rest) :] == rest else None
 
 
-def _by_size(recorded: Recorded) -> Graph:
+class _BySize:
     """The graph of executions with edges matched by size."""
-    graph = Graph(backend=_backend(recorded))
-    arrays, step = Arrays(graph), NONE
-    operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
-    gradients: dict[tuple[int, Shape], list[tuple[int, int]]] = {}  # by step and shape, the op that made each array of a backward pass
-    for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
-        if execution.mark != step:
-            arrays, step, operands = Arrays(graph), execution.mark, {}
-        is_backward, number = execution.context.backward, recorded.sequence(execution)
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.graph = Graph(backend=_backend(recorded))
+        self._recorded, self._arrays = recorded, Arrays(self.graph)
+        step = recorded.ordered[0][0].mark if recorded.ordered else NONE
+        self._operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
+        # The op that made each array of a backward pass, by step and shape.
+        self._made: dict[tuple[int, Shape], list[tuple[int, int]]] = {}
+        self._gradients = StoredGradients(self.graph, recorded)
+        for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
+            if execution.mark != step:
+                self._end_step(step)
+                step = execution.mark
+            self._add(place, execution, priced, phase)
+        self._end_step(step)
+        self._gradients.end()
+
+    def _end_step(self, step: int) -> None:
+        """Forgets all arrays, after those that were stored as gradients at last."""
+        for op, shape in self._gradients.accumulated_before(len(self._recorded.ordered), step):
+            self._store(step, op, shape)
+        self._arrays, self._operands = Arrays(self.graph), {}
+
+    def _add(self, place: int, execution: Execution, priced: PricedOp, phase: Phase) -> None:
+        graph, arrays = self.graph, self._arrays
+        is_backward, number = execution.context.backward, self._recorded.sequence(execution)
         means, tensors = meaning(priced.name, priced.args, priced.priced.category), tensors_of(priced.args)
         if means.operator == Operator.GATHER and means.params is None:  # of a list of indices that was not recorded
             means = replace(means, params=0)
+        added = self._store_gradients(place, execution, priced)
         taken = [tensors[index] for index in means.takes]
         is_gradient_first = is_backward and means.operator != Operator.DOT
-        matches = arrays.matches(taken, operands.get(number, ()) if is_backward else (), place, is_gradient_first=is_gradient_first)
+        forward = self._operands.get(number, ()) if is_backward else ()
+        matches = arrays.matches(taken, forward, place, is_gradient_first=is_gradient_first)
         if not is_backward and number != NONE:
-            operands.setdefault(number, []).extend(made for made in matches if made is not None)
+            self._operands.setdefault(number, []).extend(made for made in matches if made is not None)
         takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
+        if added is not None and (zeros := self._gradients.zeros(added, graph.arrays[takes[0]])) is not None:
+            takes = (zeros, *takes[1:])
         result = _result(priced, means, tensors)
         gives = () if result is None else (arrays.given(result, place, is_filled=means.operator == Operator.FILL),)
-        if is_backward and result is not None:
-            gradients.setdefault((step, result.shape), []).extend((execution.op, array) for array in gives)
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
-            arrays = Arrays(graph)
+            self._arrays = Arrays(graph)
         elif result is None:
             arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
+        if is_backward and result is None and means.operator == Operator.CONVOLUTION_GRADIENT and len(tensors) > WEIGHTS:
+            result = tensors[WEIGHTS]
+            gives = (graph.array(Array(result.shape, result.dtype, sure=False)),)
+        if is_backward and result is not None and _may_be_stored(means, taken):
+            self._made.setdefault((execution.mark, result.shape), []).extend((execution.op, array) for array in gives)
         graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.priced.category))
         graph.forced |= _forced(place, execution, priced)
         location = execution.context.location
         append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place))
         if means.operator == Operator.COPY and gives:
             arrays.write_part(tensors[0], gives[0], place)
-    graph.results = {array for stored in recorded.accumulated if (array := _stored(stored, gradients)) is not None}
-    return graph
+        if added is not None and gives:
+            self._gradients.store(gives[0], added, is_added=True)
+        if phase == Phase.UPDATE:
+            self._gradients.update(priced.name, _updated(priced))
+        elif priced.name in ZEROS and not is_backward:
+            self._gradients.fill(place, [tensor.shape for tensor in tensors] or (UNKNOWN,))
+
+    def _store_gradients(self, place: int, execution: Execution, priced: PricedOp) -> Shape | None:
+        """Stores the gradients that were accumulated before an execution; the shape of the one that it adds to an earlier one."""
+        self._gradients.enter(execution)
+        added = None
+        for op, shape in self._gradients.accumulated_before(place, execution.mark):
+            if priced.name == ADDITION and execution.context.backward and 0 < execution.op - op <= INSIDE:
+                added = shape
+            self._store(execution.mark, op, shape, is_alone=added is None)
+        return added
+
+    def _store(self, step: int, op: int, shape: Shape, *, is_alone: bool = True) -> None:
+        """Notes the last array of a shape, perhaps transposed, as the gradient of a weight; one that is not ``is_alone`` is added to it."""
+        before = [pair for turned in dict.fromkeys((shape, shape[::-1])) for pair in self._made.get((step, turned), ()) if pair[0] < op]
+        array = max(before)[1] if before else self.graph.array(Array(shape, sure=False))
+        self.graph.results.update((array,) if before else ())
+        if is_alone:
+            self._gradients.store(array, shape)
+
+
+def _may_be_stored(means: Meaning, taken: Sequence[Tensor]) -> bool:
+    """Whether a result may be the gradient of a weight: a product that is sums over rows, so that its first factor is transposed."""
+    factor = taken[0] if means.operator == Operator.DOT else Tensor(())
+    return len(factor.shape) != 2 or not factor.strides or factor.strides[0] == 1 or 1 in factor.shape
+
+
+def _updated(priced: PricedOp) -> Sequence[Shape | None]:
+    """The shapes of the weights that an operator of an optimizer updates: its first list of tensors, or its first tensor."""
+    lists = [arg for arg in priced.args if isinstance(arg, tuple) and arg and all(isinstance(tensor, Tensor) for tensor in arg)]
+    tensors = lists[0] if lists else [arg for arg in priced.args if isinstance(arg, Tensor)][:1]
+    return [tensor.shape for tensor in tensors] or (UNKNOWN,)
 
 
 def _forced(place: int, execution: Execution, priced: PricedOp) -> set[int]:
     """The kernel of an execution, if it is a copy in an operator whose layout the program does not choose."""
     return {place} if execution.context.fixed_layout and priced.priced.category == "copy" else set()
-
-
-def _stored(gradient: tuple[int, int, Shape], made: Mapping[tuple[int, Shape], Sequence[tuple[int, int]]]) -> int | None:
-    """The array that was stored as the gradient of a weight: the last one of its shape, perhaps transposed."""
-    step, op, shape = gradient
-    before = [pair for turned in dict.fromkeys((shape, shape[::-1])) for pair in made.get((step, turned), ()) if pair[0] < op]
-    return max(before)[1] if before else None
 
 
 class Arrays:

@@ -16,17 +16,13 @@ from ..pricing import PricedOp, Prices
 from ..used_tensors import UsedTensors
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
-from .frozen_gradients import unused_gradients
-from .kept_gradients import kept_gradients
 from .list_optimizers import list_optimizers
 from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
 from .second_passes import repeated_pass
 from .shifted_caches import shifted_caches
 from .sorted_parts import sorted_parts
-from .train_mode import unused_statistics
 from .unused_results import unused_results
-from .zeroed_gradients import zeroed_gradients
 
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
 # Rules that look at operators and shapes alone, which functions that were not run have too.
@@ -36,7 +32,7 @@ BY_SHAPE: Rules = (
     shifted_caches,
 )
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, unused_statistics, unused_gradients, zeroed_gradients, kept_gradients, dense_gradients, list_optimizers)
+BY_STEP: Rules = (unused_results, dense_gradients, list_optimizers)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 
