@@ -3,79 +3,97 @@
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import httpx
 
+from roofline.cli.serve import parser
+from roofline.cli.served_runs import compare_reports, read_run
+from roofline.files.input_limits import DEFAULT
 from roofline.serve import application
-from roofline.serve.connections import IDLE_S, MOST, server
-from roofline.serve.listen import bind
+from roofline.serve.jobs import Answer, Limits
+from roofline.serve.listen import bind, server
+from roofline.serve.runs import Run
 
-WORKER = (sys.executable, "-m", "roofline.cli.serve_worker")
 DATA = Path(__file__).parent / "data"
 PATIENCE_S = 120  # a busy machine is slow, not wrong
 SCAN = DATA / "h200" / "jax_scan.xplane.pb.gz"
-# Says that it is at 43%, and goes on when the file that it is given has a companion called "go".
-HELD_BACK = """
-import json, sys, time
-from pathlib import Path
-path = Path(json.loads(sys.stdin.readline())["path"])
-print("progress 0.43", file=sys.stderr, flush=True)
-while not path.with_name("go").exists(): time.sleep(0.02)
-print('{"schema": "roofline.report/1"}')
-"""
+
+
+def options(*words: str) -> Namespace:
+    return parser().parse_args(words)
+
+
+USUAL = partial(read_run, options(), DEFAULT)
+
+
+def held_back(memory: int | None, run: Run, *, progress: Callable[[int, int], None]) -> Answer:
+    """Is at 43%, and goes on when the file has a companion called "go"."""
+    progress(43, 100)
+    while not run.path.with_name("go").exists():
+        time.sleep(0.02)
+    return Answer(body=b'{"schema": "roofline.report/1"}')
 
 
 @contextmanager
 def client(
-    *roots: Path, worker: Sequence[str] = WORKER, idle_s: float = IDLE_S, most: int = MOST, token: str | None = None
+    *roots: Path,
+    read: Callable[..., Answer] = USUAL,
+    compare: Callable[..., Answer] = compare_reports,
+    token: str | None = None,
+    **limits: Any,
 ) -> Iterator[httpx.Client]:
     """Requests to a server in a thread of this process, which ends with them."""
     with bind(0) as listening:
         port = listening.getsockname()[1]
-        app = application(roots, worker=worker, port=port, token=token)
-        made = server(app, idle_s=idle_s, most=most)
-        thread = Thread(target=made.run, kwargs={"sockets": [listening]})
+        app = application(
+            roots, read_run=read, compare_reports=compare, port=port, token=token, workers=limits.pop("workers", 1), limits=Limits(**limits)
+        )
+        uvicorn = server(app)
+        thread = Thread(target=uvicorn.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
             with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S) as asking:
                 yield asking
         finally:
-            made.should_exit = True
+            uvicorn.should_exit = True
             thread.join()
 
 
 def bare(server: httpx.Client, path: str, method: str = "GET", **headers: str) -> tuple[int, str]:
     """Status and body of a request whose path goes out as it is, dots and all."""
-    made = HTTPConnection(str(server.base_url.host), server.base_url.port, timeout=PATIENCE_S)
-    made.putrequest(method, path, skip_host="host" in headers)
+    connection = HTTPConnection(str(server.base_url.host), server.base_url.port, timeout=PATIENCE_S)
+    connection.putrequest(method, path, skip_host="host" in headers)
     for name, value in headers.items():
-        made.putheader(name, value)
-    made.endheaders()
-    answer = made.getresponse()
+        connection.putheader(name, value)
+    connection.endheaders()
+    answer = connection.getresponse()
     try:
         return answer.status, answer.read().decode()
     finally:
-        made.close()
+        connection.close()
 
 
 @contextmanager
 def process(*words: str, program: str = "") -> Iterator[tuple[subprocess.Popen[str], str]]:
     """`roofline serve` as a process of its own, and its address; or another program that says where it listens in the same way."""
     command = [sys.executable, *(("-c", program) if program else ("-m", "roofline", "serve", "--no-token")), *words]
-    made = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    serving = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
-        assert made.stderr is not None
-        said = made.stderr.readline()
-        assert "http://" in said, said + made.stderr.read()
-        yield made, "http://" + said.split("http://")[1].split()[0].rstrip("/")
+        assert serving.stderr is not None
+        said = serving.stderr.readline()
+        assert "http://" in said, said + serving.stderr.read()
+        yield serving, "http://" + said.split("http://")[1].split()[0].rstrip("/")
     finally:
-        made.kill()
-        made.communicate()
+        serving.kill()
+        serving.communicate()
 
 
 def runs(server: httpx.Client) -> dict[str, dict[str, object]]:

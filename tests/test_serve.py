@@ -8,22 +8,27 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import httpx
 import pytest
 
-from live import DATA, HELD_BACK, PATIENCE_S, SCAN, WORKER, bare, client, process, runs, until
+from live import DATA, PATIENCE_S, SCAN, bare, client, held_back, options, process, runs, until
 from roofline import serve
 from roofline.cli import main
+from roofline.cli.served_runs import compare_reports, read_run
 from roofline.errors import SourceError, UsageError
-from roofline.serve import Site
+from roofline.files.input_limits import DEFAULT, Limits
+from roofline.render.page import large_reports
+from roofline.serve import runs as listing
 from roofline.serve.guard import HEADERS
+from roofline.serve.jobs import Answer
 from roofline.serve.listen import bind
-from roofline.sources import runs as listing
-from roofline.sources.runs import Run, RunFinder
+from roofline.serve.runs import Run, RunFinder
 
 TABLE = "name,time,flops,bytes\nmatmul,2 ms,1 GFLOP,10 MB\n"
 FASTER = TABLE.replace("2 ms", "1 ms")
@@ -150,23 +155,6 @@ def test_a_dump_with_a_program_elsewhere_is_not_read(tmp_path: Path) -> None:
     assert RunFinder([tmp_path / "served"]).find().runs == ()
 
 
-def test_one_folder_that_goes_wrong_leaves_the_others_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "bad").mkdir()
-    table(tmp_path)
-    table(tmp_path / "bad", "worse.csv")
-    real = listing._run
-
-    def failing(path: Path, *rest: object) -> Run:
-        if path.name == "worse.csv":
-            raise ZeroDivisionError("whatever it may be")
-        return real(path, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(listing, "_run", failing)
-    found = RunFinder([tmp_path]).find()
-    assert [run.name for run in found.runs] == ["ops.csv"]
-    assert found.notes == (f"{tmp_path / 'bad'}: cannot be listed: whatever it may be",)
-
-
 def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "private").mkdir()
     table(tmp_path)
@@ -181,16 +169,6 @@ def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pyt
     found = RunFinder([tmp_path]).find()
     assert [run.name for run in found.runs] == ["ops.csv"]
     assert found.notes == (f"{tmp_path / 'private'}: cannot read: Permission denied",)
-
-
-def test_very_many_files_come_in_several_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listing, "MOST_HEADS", 30)
-    for number in range(50):
-        table(tmp_path, f"{number:02}.csv")
-    finder = RunFinder([tmp_path])
-    first = finder.find()
-    assert (len(first.runs), first.notes) == (30, ("20 more files to scan",))
-    assert len(finder.find().runs) == 50
 
 
 def test_a_look_does_not_open_files_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,19 +231,8 @@ def test_names_that_are_not_utf8_are_listed_and_opened(tmp_path: Path) -> None:
         assert "ops·.csv" in server.get(str(row["page"])).text
 
 
-def test_one_run_that_cannot_be_written_leaves_the_others_on_the_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table(tmp_path, "bad.csv")
-    table(tmp_path, "good.csv")
-    real = Site._row
-    monkeypatch.setattr(Site, "_row", lambda self, run: {"bad": object()} if run.name == "bad.csv" else real(self, run))
-    with client(tmp_path) as server:
-        told = server.get("/index.json").json()
-    assert [row["name"] for row in told["runs"]] == ["good.csv"]
-    assert told["notes"] == ["1 runs cannot be listed"]
-
-
 def test_asking_for_a_state_reads_nothing(tmp_path: Path) -> None:
-    with client(table(tmp_path), worker=(sys.executable, "-c", HELD_BACK)) as server:
+    with client(table(tmp_path), read=held_back) as server:
         (row,) = runs(server).values()
         for _ in range(3):
             assert server.get(f"{row['page']}/state.json").json()["state"] == "listed"
@@ -274,7 +241,7 @@ def test_asking_for_a_state_reads_nothing(tmp_path: Path) -> None:
 
 
 def test_reading_is_cancelled_from_its_page_and_tried_again(tmp_path: Path) -> None:
-    with client(table(tmp_path), worker=(sys.executable, "-c", HELD_BACK)) as server:
+    with client(table(tmp_path), read=held_back) as server:
         (row,) = runs(server).values()
         page = server.get(str(row["page"])).text
         cancel = page.split('data-address="')[1].split('"')[0]
@@ -308,12 +275,21 @@ def test_the_page_of_a_run_holds_the_bytes_of_its_json(tmp_path: Path) -> None:
         assert json.loads(held) == json.loads(report)
 
 
+def short_reports(memory: int | None, run: Run, *, progress: Callable[[int, int], None]) -> Answer:
+    """Runs in a worker: reads a run for pages of one op."""
+    large_reports.MOST_OPS = 1
+    return read_run(options(), DEFAULT, memory, run, progress=progress)
+
+
+def short_comparisons(*arguments: Any, progress: Callable[[int, int], None]) -> Answer:
+    large_reports.MOST_OPS = 1
+    return compare_reports(*arguments, progress=progress)
+
+
 def test_pages_of_very_many_ops_have_the_longest_and_their_json_has_all(tmp_path: Path) -> None:
-    few = "from roofline.render.page import large_reports; large_reports.MOST_OPS = 1"
-    run = f"{few}; from roofline.cli.serve_worker import main; raise SystemExit(main([]))"
     more = "copy,1 ms,1 FLOP,1 kB\n"
     before, after = table(tmp_path, "before.csv", TABLE + more), table(tmp_path, "after.csv", FASTER + more)
-    with client(before, after, worker=(sys.executable, "-c", run)) as server:
+    with client(before, after, read=short_reports, compare=short_comparisons) as server:
         rows = runs(server)
         where = f"/compare/{rows['before.csv']['id']}/{rows['after.csv']['id']}"
         for address in (str(rows["before.csv"]["page"]), where):
@@ -444,7 +420,7 @@ def test_a_page_hears_that_its_run_has_changed(tmp_path: Path) -> None:
 
 
 def test_a_page_shows_how_far_the_reading_is(tmp_path: Path) -> None:
-    with client(table(tmp_path), worker=(sys.executable, "-c", HELD_BACK)) as server:
+    with client(table(tmp_path), read=held_back) as server:
         (row,) = runs(server).values()
         until(lambda: "reading… 43%" in server.get(str(row["page"])).text, "43%")
         state = server.get(f"{row['page']}/state.json").json()
@@ -540,21 +516,10 @@ def test_what_the_asker_has_is_not_sent_again(tmp_path: Path) -> None:
 
 # As a process of its own
 
-# The server with a reader that is held back, so that a profile is being read for as long as a test needs.
-HOLDING = f"""
-import sys
-from roofline.serve import application
-from roofline.serve.listen import bind, listen
-sock = bind(0)
-port = sock.getsockname()[1]
-print(f"serving at http://127.0.0.1:{{port}}/", file=sys.stderr, flush=True)
-listen(application(sys.argv[1:], worker=(sys.executable, "-c", {HELD_BACK!r}), port=port), sock)
-"""
-
 
 def test_requests_are_answered_while_a_profile_is_read(tmp_path: Path) -> None:
     table(tmp_path)
-    with process(str(tmp_path), program=HOLDING) as (_, home), httpx.Client(base_url=home, timeout=PATIENCE_S) as server:
+    with client(tmp_path, read=held_back) as server:
         (row,) = runs(server).values()
         state = f"{row['page']}/state.json"
         server.get(str(row["page"]))
@@ -621,18 +586,21 @@ def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path: Path, caps
     assert "--workers: '0' is not a whole number ≥ 1" in capsys.readouterr().err
 
 
-def test_the_worker_tells_the_machine_it_was_given(tmp_path: Path) -> None:
-    with client(table(tmp_path), worker=(*WORKER, "--chip", "v5e")) as server:
+def test_runs_are_read_for_the_machine_of_the_options(tmp_path: Path) -> None:
+    with client(table(tmp_path), read=partial(read_run, options("--chip", "v5e"), DEFAULT)) as server:
         (row,) = runs(server).values()
         assert server.get(str(row["json"])).json()["machine"]["name"] == "tpu-v5e"
 
 
 def test_the_server_reads_up_to_the_limits_that_it_is_given(tmp_path: Path) -> None:
-    from roofline.cli import serve
-
-    words = serve._worker(serve.parser().parse_args(["--max", "rows=1"]))
-    assert words[-2:] == ["--max", "rows=1"]
     (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
-    with client(tmp_path / "ops.csv", worker=words) as server:
+    with client(tmp_path / "ops.csv", read=partial(read_run, options(), Limits(rows=1))) as server:
         (row,) = runs(server).values()
         assert "more than 1 rows; if you trust the file, raise the limit: --max rows=2" in server.get(str(row["json"])).json()["error"]
+
+
+def test_the_command_passes_its_limits_on(tmp_path: Path) -> None:
+    (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
+    with process(str(tmp_path), "--port", "0", "--max", "rows=1") as (_, home), httpx.Client(base_url=home, timeout=PATIENCE_S) as server:
+        (row,) = runs(server).values()
+        assert "more than 1 rows" in server.get(str(row["json"])).json()["error"]

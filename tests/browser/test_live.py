@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from playwright.sync_api import Page, expect
 from reading import at, count, violations
 from watching import Watch
 
-from live import HELD_BACK, SCAN, client
+from live import SCAN, client, held_back
 
 TABLE = "name,category,time,flops,bytes\nmatmul,dot,2 ms,1 TFLOP,10 MB\nadd,loop,1 ms,1 MFLOP,2 GB\n"
 
@@ -104,7 +103,7 @@ def test_a_page_whose_run_changes_loads_itself_again_and_keeps_its_view(watch: W
 
 
 def test_a_profile_that_is_being_read_says_how_far_it_is_and_then_shows_itself(watch: Watch, folder: Path) -> None:
-    with client(folder / "before.csv", worker=(sys.executable, "-c", HELD_BACK)) as slow:
+    with client(folder / "before.csv", read=held_back) as slow:
         page = watch.page()
         page.goto(f"{slow.base_url}/run/{slow.get('/index.json').json()['runs'][0]['id']}")
         expect(page.locator("#word")).to_have_text("reading… 43%")
@@ -114,7 +113,7 @@ def test_a_profile_that_is_being_read_says_how_far_it_is_and_then_shows_itself(w
 
 
 def test_reading_is_cancelled_and_tried_again_from_the_page(watch: Watch, folder: Path) -> None:
-    with client(folder / "before.csv", worker=(sys.executable, "-c", HELD_BACK)) as slow:
+    with client(folder / "before.csv", read=held_back) as slow:
         page = watch.page()
         page.goto(f"{slow.base_url}/run/{slow.get('/index.json').json()['runs'][0]['id']}")
         page.get_by_role("button", name="Cancel").click()

@@ -1,12 +1,12 @@
 """`roofline serve`: browse the reports of local runs in a web browser."""
 
-import argparse
 import os
-import sys
 import webbrowser
 from collections.abc import Sequence
+from functools import partial
 
 from ..errors import MissingExtra, UnitError, UsageError
+from ..files.input_limits import limits as input_limits
 from ..sources.cores import cores
 from ..sources.samples import sample_or_path
 from ..units import parse
@@ -52,8 +52,9 @@ def run(words: Sequence[str]) -> int:
     try:
         from ..serve import application
         from ..serve.guard import new_token
+        from ..serve.jobs import Limits
         from ..serve.listen import LOOPBACK, bind, listen
-        from ..serve.workers import Limits
+        from .served_runs import compare_reports, read_run
     except ModuleNotFoundError as error:
         raise MissingExtra(str(error.name).partition(".")[0], "serve") from None
 
@@ -66,7 +67,8 @@ def run(words: Sequence[str]) -> int:
     token = None if args.no_token else new_token()
     app = application(
         [sample_or_path(path) for path in args.path],
-        worker=_worker(args),
+        read_run=partial(read_run, args, input_limits()),
+        compare_reports=compare_reports,
         port=port,
         workers=workers,
         limits=limits,
@@ -101,15 +103,3 @@ def _memory(text: str | None, workers: int) -> int | None:
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf
         return None
     return int(max(LEAST_MEMORY, there / 2 / workers))
-
-
-def _worker(args: argparse.Namespace) -> list[str]:
-    """The command of the worker process, with the same machine and limits."""
-    words = [sys.executable, "-m", "roofline.cli.serve_worker"]
-    if args.chip:
-        words += ["--chip", args.chip]
-    for setting in args.set:
-        words += ["--set", setting]
-    for limit in args.max:
-        words += ["--max", limit]
-    return [*words, "--per-device"] if args.per_device else words

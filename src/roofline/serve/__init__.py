@@ -16,7 +16,7 @@ import secrets
 import shlex
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,11 @@ from ..errors import clean
 from ..render.export import to_json
 from ..render.page.html import Live, live_policy, page
 from ..render.page.report_page import catalogue
-from ..sources.runs import Listing, Run, RunFinder
 from ..units import parse
 from .guard import Guard
-from .jobs import CHANGED, Jobs
+from .jobs import CHANGED, Answer, CompareReports, Job, Jobs, Limits, ReadRun, comparison_key
 from .pages import assets, error_page, index_page, tag_of, waiting_page
-from .workers import Job, Limits
+from .runs import Listing, Run, RunFinder
 
 INDEX_SCHEMA = "roofline.index/1"
 SCAN_EVERY_S = 1.0
@@ -57,7 +56,6 @@ class Site:
         self._by_id: dict[str, Run] = {}
         self._scanning: asyncio.Task[None] | None = None
         self._look_at = 0.0
-        self._index: tuple[Listing, int, bytes] | None = None
 
     def routes(self) -> list[Route]:
         return [
@@ -81,25 +79,35 @@ class Site:
 
     async def index_json(self, request: Request) -> Response:
         listing = await self._runs()
-        if self._index is None or self._index[:2] != (listing, self._jobs.changes):
-            changes = self._jobs.changes
-            self._index = (listing, changes, self._index_of(listing))
-        return _json(request, self._index[2])
+        return _json(
+            request,
+            to_json(
+                {
+                    "schema": INDEX_SCHEMA,
+                    "roots": [clean(str(root)) for root in self._finder.roots],
+                    "runs": [self._row(run) for run in listing.runs],
+                    "notes": [clean(note) for note in listing.notes],
+                }
+            ),
+        )
 
     async def run(self, request: Request) -> Response:
         run = await self._run(request.path_params["id"])
         job = self._jobs.report(run)
-        await _settle(job, PATIENCE_S)
+        await job.settled(PATIENCE_S)
         events = f"/events/{run.id}?version={run.version}"
-        if not job.outcome.done():
-            return HTMLResponse(waiting_page(run.name, progress=job.progress, address=f"/run/{run.id}"))
         if job.error is not None:
-            page = error_page(run.name, job.error, events=events, retry=f"/run/{run.id}/retry", command=_remedy(run, job.error))
-            return HTMLResponse(page, status_code=422)
-        return await self._page(run.name, f"/run/{run.id}.json", events, job.outcome.result().for_page)
+            return _failed(run.name, job.error, events=events, retry=f"/run/{run.id}/retry", command=_remedy(run, job.error))
+        if job.answer is None:
+            return HTMLResponse(waiting_page(run.name, progress=job.progress, address=f"/run/{run.id}"))
+        return await _page(run.name, f"/run/{run.id}.json", events, job.answer)
 
     async def run_json(self, request: Request) -> Response:
-        return _answer(request, await self._settled(request.path_params["id"]))
+        while True:
+            job = self._jobs.report(await self._run(request.path_params["id"]))
+            await job.settled()
+            if job.error != CHANGED:
+                return _answer(request, job)
 
     async def run_state(self, request: Request) -> Response:
         run = await self._run(request.path_params["id"])
@@ -111,48 +119,33 @@ class Site:
 
     async def compare(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        jobs = (self._jobs.report(before), self._jobs.report(after))
-        deadline = time.monotonic() + PATIENCE_S
-        for job in jobs:
-            await _settle(job, deadline - time.monotonic())
+        job = self._jobs.comparison(before, after)
+        await job.settled(PATIENCE_S)
         title = f"{before.name} → {after.name}"
-        where = f"{before.id}/{after.id}"
-        if wrong := [job.error for job in jobs if job.error is not None]:
-            return self._failed_comparison(where, title, wrong[0], before, after)
-        both = self._comparison(before, after, jobs)
-        if both is not None:
-            await _settle(both, deadline - time.monotonic())
-        if both is None or not both.outcome.done():
-            return HTMLResponse(waiting_page(title, progress=_shared_progress(jobs), address=f"/compare/{where}"))
-        if both.error is not None:
-            return self._failed_comparison(where, title, both.error, before, after)
-        old, new = (job.outcome.result().for_page for job in jobs)
-        comparison = both.outcome.result().for_page
-        return await self._page(title, f"/compare/{where}.json", _events(before, after), new, before=old, comparison=comparison)
+        where = f"/compare/{before.id}/{after.id}"
+        events = f"/events/{before.id}/{after.id}?version={comparison_key(before, after)}"
+        if job.error is not None:
+            return _failed(title, job.error, events=events, retry=f"{where}/retry")
+        if job.answer is None:
+            return HTMLResponse(waiting_page(title, progress=job.progress, address=where))
+        old, new = (part.answer for part in job.parts)
+        assert old is not None
+        assert new is not None
+        return await _page(title, f"{where}.json", events, new, before=old.for_page, comparison=job.answer.for_page)
 
     async def compare_json(self, request: Request) -> Response:
-        jobs = (await self._settled(request.path_params["a"]), await self._settled(request.path_params["b"]))
-        for job in jobs:
-            if job.error is not None:
+        while True:
+            job = self._jobs.comparison(*await self._pair(request))
+            await job.settled()
+            if job.error != CHANGED:
                 return _answer(request, job)
-        both = self._comparison(*await self._pair(request), jobs)
-        assert both is not None  # both reports are ready
-        await _settle(both)
-        return _answer(request, both)
 
     async def compare_state(self, request: Request) -> Response:
-        before, after = await self._pair(request)
-        jobs = (self._jobs.known(before.version), self._jobs.known(after.version))
-        states = [_state(job) for job in (*jobs, self._jobs.known(_comparison_key(before, after)))]
-        words = [str(state["state"]) for state in states[:2]]
-        # If both reports are ready, only the comparison remains, which begins when the page is requested.
-        word = next((word for word in ("failed", "listed", "waiting", "reading") if word in words), str(states[2]["state"]))
-        error = next((state["error"] for state in states if state["error"] is not None), None)
-        return _json(request, to_json({"state": word, "progress": _shared_progress(jobs), "error": error}))
+        return _json(request, to_json(_state(self._jobs.known(comparison_key(*await self._pair(request))))))
 
     async def compare_action(self, request: Request) -> Response:
         before, after = await self._pair(request)
-        return self._cancel_or_retry(request, before.version, after.version, _comparison_key(before, after))
+        return self._cancel_or_retry(request, comparison_key(before, after), before.version, after.version)
 
     async def events(self, request: Request) -> Response:
         """One message if the run is no longer at the version in the address, else none; browsers reconnect by themselves.
@@ -194,18 +187,16 @@ class Site:
     async def _scan(self) -> None:
         began = time.monotonic()
         try:
-            listing = await run_in_threadpool(self._finder.find)
-            if self._listing is None or listing.version != self._listing.version:
-                self._listing = listing
-                self._by_id = {run.id: run for run in listing.runs}
+            self._listing = await run_in_threadpool(self._finder.find)
+            self._by_id = {run.id: run for run in self._listing.runs}
         finally:
             now = time.monotonic()
             self._look_at = now + max(SCAN_EVERY_S, REST * (now - began))
             self._scanning = None
 
     def _known(self, id: str) -> Run | None:
-        found = self._by_id.get(id)
-        return self._finder.refreshed(found) if found else None
+        run = self._by_id.get(id)
+        return self._finder.refreshed(run) if run else None
 
     async def _run(self, id: str) -> Run:
         """The run with this id, with the current state of its files."""
@@ -221,65 +212,24 @@ class Site:
             raise HTTPException(410, f"{self._by_id[id].name}: its file no longer exists; reload the list of runs")
         return run
 
-    async def _settled(self, id: str) -> Job:
-        """The job of a run once it has an outcome; if the file changed meanwhile, the job of its new content."""
-        while True:
-            job = self._jobs.report(await self._run(id))
-            await _settle(job)
-            if job.error != CHANGED:
-                return job
-
-    def _cancel_or_retry(self, request: Request, *keys: str) -> Response:
-        """Cancel some jobs, or clear their failures."""
-        actions = {"cancel": self._jobs.cancel, "retry": self._jobs.forget_failure}
-        act = actions.get(request.path_params["action"])
-        if act is None:
-            raise HTTPException(404, "no such page")
-        for key in keys:
-            act(key)
-        return Response(status_code=204)
-
-    def _failed_comparison(self, where: str, title: str, words: str, before: Run, after: Run) -> Response:
-        page = error_page(title, words, events=_events(before, after), retry=f"/compare/{where}/retry")
-        return HTMLResponse(page, status_code=422)
-
     async def _pair(self, request: Request) -> tuple[Run, Run]:
         return await self._run(request.path_params["a"]), await self._run(request.path_params["b"])
 
-    def _comparison(self, before: Run, after: Run, jobs: tuple[Job, Job]) -> Job | None:
-        """The job that compares two runs, once both have their reports."""
-        if any(job.state != "ready" for job in jobs):
-            return None
-        old, new = (job.outcome.result().body for job in jobs)
-        return self._jobs.comparison(_comparison_key(before, after), (clean(str(before.path)), clean(str(after.path))), old, new)
-
-    async def _page(
-        self, title: str, twin: str, events: str, report: bytes, *, before: bytes | None = None, comparison: bytes | None = None
-    ) -> Response:
-        nonce = secrets.token_urlsafe(16)
-        live = Live(nonce=nonce, twin=twin, events=events)
-
-        def made() -> bytes:
-            return page(report, title=title, before=before, comparison=comparison, catalogue=catalogue(), live=live).encode()
-
-        return HTMLResponse(await run_in_threadpool(made), headers={"content-security-policy": live_policy(nonce)})
-
-    def _index_of(self, listing: Listing) -> bytes:
-        """The list of runs as JSON. A run that cannot be encoded is left out and counted."""
-        roots, notes = ([clean(str(one)) for one in some] for some in (self._finder.roots, listing.notes))
-        try:
-            return to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": [self._row(run) for run in listing.runs], "notes": notes})
-        except Exception:
-            rows = []
-            for run in listing.runs:
-                with suppress(Exception):
-                    to_json(row := self._row(run))
-                    rows.append(row)
-            notes.append(f"{len(listing.runs) - len(rows):,} runs cannot be listed")
-            return to_json({"schema": INDEX_SCHEMA, "roots": roots, "runs": rows, "notes": notes})
+    def _cancel_or_retry(self, request: Request, *keys: str) -> Response:
+        """Cancel some jobs, or clear their failures."""
+        action = request.path_params["action"]
+        if action not in ("cancel", "retry"):
+            raise HTTPException(404, "no such page")
+        for key in keys:
+            if action == "retry":
+                self._jobs.forget_failure(key)
+            elif job := self._jobs.known(key):
+                job.cancel()
+        return Response(status_code=204)
 
     def _row(self, run: Run) -> dict[str, Any]:
-        job, summary = self._jobs.known(run.version), self._jobs.summary(run.version) or {}
+        summary = self._jobs.summary(run.version)
+        state = _state(self._jobs.known(run.version))
         return {
             "id": run.id,
             "name": clean(run.name),
@@ -288,8 +238,8 @@ class Site:
             "files": len(run.files),
             "bytes": run.bytes,
             "modified_s": run.modified_ns * NANOSECOND,
-            "state": job.state if job else "listed",
-            "error": job.error if job else None,
+            "state": state["state"],
+            "error": state["error"],
             "summary": {key: clean(value) if isinstance(value, str) else value for key, value in summary.items()} or None,
             "page": f"/run/{run.id}",
             "json": f"/run/{run.id}.json",
@@ -299,30 +249,25 @@ class Site:
 def application(
     roots: Sequence[Path | str],
     *,
-    worker: Sequence[str],
+    read_run: ReadRun,
+    compare_reports: CompareReports,
     port: int,
     workers: int = 1,
     limits: Limits | None = None,
     follow: bool = False,
     token: str | None = None,
 ) -> Guard:
-    """The guarded ASGI application for some files and folders; ``worker`` is the command of worker processes (see `workers`)."""
-    jobs = Jobs(worker, workers=workers, limits=limits)
+    """The guarded ASGI application for some files and folders."""
+    jobs = Jobs(read_run, compare_reports, workers=workers, limits=limits)
     site = Site(RunFinder(roots, follow=follow), jobs)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(jobs.close)
+        await jobs.close()
 
     app = Starlette(routes=site.routes(), lifespan=lifespan, exception_handlers={HTTPException: site.error, Exception: site.error})
     return Guard(app, port, token)
-
-
-async def _settle(job: Job, within_s: float | None = None) -> None:
-    """Wait for the outcome of a job, up to a limit; the job continues after that."""
-    if not job.outcome.done() and (within_s is None or within_s > 0):
-        await asyncio.wait({asyncio.wrap_future(job.outcome)}, timeout=within_s)
 
 
 def _state(job: Job | None) -> dict[str, object]:
@@ -332,9 +277,20 @@ def _state(job: Job | None) -> dict[str, object]:
     return {"state": job.state, "progress": job.progress, "error": job.error}
 
 
-def _comparison_key(before: Run, after: Run) -> str:
-    """The cache key of the comparison of two runs."""
-    return f"{before.version}.{after.version}"
+def _failed(title: str, error: str, **links: str) -> Response:
+    return HTMLResponse(error_page(title, error, **links), status_code=422)
+
+
+async def _page(
+    title: str, twin: str, events: str, report: Answer, *, before: bytes | None = None, comparison: bytes | None = None
+) -> Response:
+    nonce = secrets.token_urlsafe(16)
+    live = Live(nonce=nonce, twin=twin, events=events)
+
+    def written() -> bytes:
+        return page(report.for_page, title=title, before=before, comparison=comparison, catalogue=catalogue(), live=live).encode()
+
+    return HTMLResponse(await run_in_threadpool(written), headers={"content-security-policy": live_policy(nonce)})
 
 
 def _remedy(run: Run, error: str) -> str:
@@ -342,18 +298,8 @@ def _remedy(run: Run, error: str) -> str:
     return f"roofline analyze {shlex.quote(str(run.path))} --salvage -o report.html" if "--salvage" in error else ""
 
 
-def _events(before: Run, after: Run) -> str:
-    return f"/events/{before.id}/{after.id}?version={_comparison_key(before, after)}"
-
-
-def _shared_progress(jobs: tuple[Job | None, Job | None]) -> float | None:
-    progress = [job.progress if job else None for job in jobs]
-    return None if all(one is None for one in progress) else sum(one or 0.0 for one in progress) / len(progress)
-
-
 def _answer(request: Request, job: Job) -> Response:
-    outcome = job.outcome.result()
-    return _json(request, outcome.body) if outcome.error is None else _json(request, to_json({"error": outcome.error}), status=422)
+    return _json(request, job.answer.body) if job.answer else _json(request, to_json({"error": job.error}), status=422)
 
 
 def _json(request: Request, body: bytes, *, status: int = 200) -> Response:
@@ -363,6 +309,6 @@ def _json(request: Request, body: bytes, *, status: int = 200) -> Response:
 def _tagged(request: Request, body: bytes, kind: str, tag: str, *, status: int = 200) -> Response:
     """A body with its entity tag, or "not modified". Browsers may cache it, but must revalidate it each time."""
     headers = {"etag": tag, "cache-control": "no-cache"}
-    if status == 200 and tag in [one.strip().removeprefix("W/") for one in request.headers.get("if-none-match", "").split(",")]:
+    if status == 200 and tag in [known.strip().removeprefix("W/") for known in request.headers.get("if-none-match", "").split(",")]:
         return Response(status_code=304, headers=headers)
     return Response(body, status_code=status, media_type=kind, headers=headers)

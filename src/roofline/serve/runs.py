@@ -19,17 +19,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, SourceError
-from . import find
-from .files import head_of
-from .hlo_dump import program_files
-from .torch_trace import TRACES
-from .xspace import PROFILES
+from ..sources import find
+from ..sources.files import head_of
+from ..sources.hlo_dump import program_files
+from ..sources.torch_trace import TRACES
+from ..sources.xspace import PROFILES
 
 # Suffixes of files that may be inputs; their first bytes decide.
 CANDIDATES = (".pb", ".hlo", ".txt", ".mlir", ".stablehlo", ".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
 SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 MOST_ENTRIES = 200_000  # of all folders together
-MOST_HEADS = 2_000  # new files whose first bytes are read in one search; later searches read the others
 _DUMPED = re.compile(r"module_\d+\.")
 _OP_KEYS = re.compile(rb'"(flops|flop|bytes|time|time_s|duration)"')
 
@@ -68,10 +67,6 @@ class Listing(Struct, frozen=True, kw_only=True):
 
     runs: tuple[Run, ...] = ()
     notes: tuple[str, ...] = ()
-
-    @property
-    def version(self) -> str:
-        return _digest(*(run.version for run in self.runs), *self.notes)
 
 
 class RunFinder:
@@ -113,20 +108,19 @@ class RunFinder:
 
 
 class _FolderSearch:
-    """One search: the folders visited so far, how many more entries and files it may read, and what it could not read."""
+    """One search: the folders visited so far, how many more entries it may read, and what it could not read."""
 
     def __init__(self, known: dict[tuple[Path, int, int], str], inside: Sequence[str] | None) -> None:
         self._known, self.seen, self._inside = known, dict[tuple[Path, int, int], str](), inside
         self._folders: set[tuple[int, int]] = set()
-        self._entries, self._heads, self._postponed, self._outside = MOST_ENTRIES, MOST_HEADS, 0, 0
+        self._entries, self._outside = MOST_ENTRIES, 0
         self._own_notes: list[str] = []
 
     @property
     def notes(self) -> list[str]:
-        later = [f"{self._postponed:,} more files to scan"] if self._postponed else []
         full = [f"stopped after {MOST_ENTRIES:,} files; name the folders of the runs directly"] if self._entries <= 0 else []
         outside = [f"{self._outside:,} links lead out of the folder; --follow lists them too"] if self._outside else []
-        return [*self._own_notes, *outside, *later, *full]
+        return [*self._own_notes, *outside, *full]
 
     def below(self, root: Path) -> Iterator[Run]:
         """Every run in a file or folder that the user named."""
@@ -141,10 +135,7 @@ class _FolderSearch:
                 folder = folders.pop()
                 inner, files = self._open(folder)
                 folders += reversed(inner)
-                try:
-                    yield from self._of_folder(root, folder, files)
-                except Exception as error:  # a folder that fails must not hide the others
-                    self._own_notes.append(f"{folder}: cannot be listed: {error}")
+                yield from self._of_folder(root, folder, files)
 
     def _open(self, folder: Path) -> tuple[list[Path], list[tuple[Path, os.stat_result]]]:
         """The folders and files in a folder; none if it was visited before, as with a link to a folder above it."""
@@ -207,15 +198,9 @@ class _FolderSearch:
         return self._kind(file, state) if file.name.lower().removesuffix(".gz").endswith(CANDIDATES) else ""
 
     def _kind(self, file: Path, state: os.stat_result) -> str:
-        """The kind of a file; empty if it is not an input, or if a later search will read it."""
+        """The kind of a file; empty if it is not an input."""
         key = (file, state.st_mtime_ns, state.st_size)
-        if key not in self._known:
-            if self._heads <= 0:
-                self._postponed += 1
-                return ""
-            self._heads -= 1
-            self._known[key] = _kind_by_content(file)
-        self.seen[key] = self._known[key]
+        self.seen[key] = self._known[key] if key in self._known else _kind_by_content(file)
         return self.seen[key]
 
 
@@ -225,7 +210,7 @@ def _kind_by_content(file: Path) -> str:
         # Any JSON passes for a table, so a JSON file that the user did not name must look like rows of ops.
         if source.name == "table" and (head := head_of(file)).lstrip()[:1] in (b"[", b"{") and not _looks_like_ops(head):
             return ""
-    except (RooflineError, OSError, ValueError, RecursionError, MemoryError):  # opening the file reports what is wrong with it
+    except (RooflineError, OSError, ValueError):  # opening the file reports what is wrong with it
         return ""
     return source.kind
 

@@ -1,0 +1,95 @@
+"""What the processes of `roofline serve` do: read and analyze one run, or compare two reports."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ..analysis import analyze
+from ..checking.report_changes import report_changes
+from ..comparison import compare
+from ..errors import SourceError
+from ..files.input_limits import Limits, set_limits
+from ..render.comparison import comparison_with_changes
+from ..render.export import to_json
+from ..render.page.large_reports import shortened, shortened_comparison
+from ..report import Report
+from ..serve.jobs import Answer
+from ..serve.runs import Run
+from ..sources import read
+from ..sources.files import all_of
+from ..sources.report_json import read_report
+from ..workers import end_with_caller
+from .options import chosen_machine, machine_to_read, names_machine
+
+NICENESS = 5  # lower priority than the server, which must respond quickly
+
+
+def read_run(
+    args: argparse.Namespace, limits: Limits, memory: int | None, run: Run, *, progress: Callable[[int, int], None] | None = None
+) -> Answer:
+    """The report on a run, for the machine of the server's options and with at most ``memory`` bytes."""
+    _begin(memory)
+    set_limits(limits)
+    if gone := next((file for file in run.files if not file.exists()), None):
+        raise SourceError(f"{gone}: no longer exists; reload the list of runs")
+    # A stored report keeps its machine and its exact bytes, unless another machine is requested.
+    if run.kind == "report" and not names_machine(args):
+        report = read_report(run.path)
+        return Answer(body=all_of(run.path), page=_page_of(report), summary=_summary(report))
+    paths: list[Path] = list(run.files) if run.kind == "profile" else [run.path]
+    recording = read(paths, machine_to_read(args), timeline=True, progress=progress)
+    report = analyze(recording, chosen_machine(args, recording.devices))
+    return Answer(body=to_json(report), page=_page_of(report), summary=_summary(report))
+
+
+def compare_reports(
+    memory: int | None, before: str, after: str, old: bytes, new: bytes, *, progress: Callable[[int, int], None] | None = None
+) -> Answer:
+    """The comparison of the reports of two runs with these names."""
+    _begin(memory)
+    reports = msgspec.json.decode(old, type=Report), msgspec.json.decode(new, type=Report)
+    comparison = compare(*reports, (before, after))
+    short = shortened_comparison(comparison)
+    body = to_json(comparison_with_changes(comparison, report_changes([reports[0]], [reports[1]], (before, after))))
+    return Answer(body=body, page=b"" if short is comparison else to_json(short))
+
+
+def _begin(memory: int | None) -> None:
+    """Lowers this process's priority, limits its memory, and lets it end with the server."""
+    end_with_caller()
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    if memory is not None and sys.platform == "linux":  # macOS accepts this limit but ignores it
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+        most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _page_of(report: Report) -> bytes:
+    """The JSON for the page, if that differs from the whole."""
+    short = shortened(report)
+    return b"" if short is report else to_json(short)
+
+
+def _summary(report: Report) -> dict[str, object]:
+    """What the list of runs shows of a report."""
+    points = {point.scope: point for point in report.points if point.infeed_outfeed and point.scope in ("total", "average")}
+    total, step = points.get("total"), points.get("average")
+    return {
+        "device": ", ".join(dict.fromkeys(device.name for device in report.input.devices)) or None,
+        "devices": len(report.input.devices),
+        "machine": report.machine.name,
+        "time_s": total.time_s if total else None,
+        "efficiency": total.efficiency if total else None,
+        "step_s": step.time_s if step else None,
+        "step_efficiency": step.efficiency if step else None,
+        "op_efficiency": total.op_efficiency if total else None,
+        "ops": len(report.ops),
+        "format": report.input.format,
+    }

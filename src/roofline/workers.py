@@ -1,0 +1,153 @@
+"""Workers: other Python processes that call functions of this package, to use more cores, or because these may crash or fill the memory.
+
+A call is a function and its arguments; the answer is its progress, then its result or its error. Both are pickled and go through pipes. A
+worker imports this package and nothing of the program that uses it, so a script needs no ``if __name__ == "__main__"``.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from signal import Signals
+from threading import Lock, Thread
+from traceback import format_exc
+from types import TracebackType
+from typing import IO, Any
+
+from .errors import RooflineError
+
+PROGRESS_S = 0.1  # between two messages about progress
+_PROGRAM = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from roofline.workers import serve; serve()"
+Answer = tuple[str, Any]
+
+
+class WorkerDied(RooflineError):
+    """A worker ended without an answer."""
+
+
+class Worker:
+    """A worker as its caller sees it; ``environment`` is added to that of this process."""
+
+    def __init__(self, **environment: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAM],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **environment},
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._calls, self._answers = self._process.stdin, self._process.stdout
+        pickle.dump(sys.path, self._calls)
+
+    def call(self, function: Callable[..., Any], *arguments: Any, progress: Callable[..., None] | None = None) -> Any:
+        """What the function returns there; its errors are raised here. With ``progress``, the function gets a callback of that name."""
+        try:
+            pickle.dump((function, arguments, progress is not None), self._calls)
+            self._calls.flush()
+            while True:
+                answer = pickle.load(self._answers)
+                if answer[0] != "progress":
+                    return result_of(answer)
+                if progress:
+                    progress(*answer[1])
+        except (EOFError, OSError, pickle.UnpicklingError):
+            raise WorkerDied(f"the process {_end(self._process.wait())}") from None
+
+    def kill(self) -> None:
+        """Ends the process, whatever it is doing."""
+        self._process.kill()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.kill()
+        self._process.wait()
+        for pipe in (self._calls, self._answers):
+            try:
+                pipe.close()
+            except OSError:  # what was not yet sent
+                continue
+
+
+def serve() -> None:
+    """The main loop of a worker, until there are no more calls. What else is printed stays out of the pipe."""
+    calls, answers = sys.stdin.buffer, open(os.dup(1), "wb")  # noqa: SIM115  for as long as the process lives
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    try:
+        while True:
+            function, arguments, wants_progress = pickle.load(calls)
+            more = {"progress": _Messages(answers)} if wants_progress else {}
+            _send(answers, answer_of(function, *arguments, **more))
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):
+        return
+
+
+def end_with_caller() -> None:
+    """Ends this worker, during its last call, as soon as its caller has ended."""
+
+    def wait() -> None:
+        sys.stdin.buffer.read(1)
+        os._exit(1)
+
+    Thread(target=wait, daemon=True).start()
+
+
+def answer_of(function: Callable[..., Any], *arguments: Any, **more: Any) -> Answer:
+    """What a function returns or raises, in a form that can be pickled, which not every exception can."""
+    try:
+        return "result", function(*arguments, **more)
+    except RooflineError as error:
+        return "refused", (type(error), str(error))
+    except MemoryError:
+        return "memory", None
+    except Exception:
+        return "broken", format_exc()
+
+
+def result_of(answer: Answer) -> Any:
+    """The result in an answer; raises the error if it has one."""
+    kind, content = answer
+    if kind == "result":
+        return content
+    if kind == "memory":
+        raise MemoryError
+    if kind == "broken":
+        raise RuntimeError(content)
+    type, message = content
+    error: RooflineError = type.__new__(type)
+    Exception.__init__(error, message)
+    raise error
+
+
+class _Messages:
+    """The callback that sends progress to the caller, not more often than `PROGRESS_S`. Several threads may call it."""
+
+    def __init__(self, answers: IO[bytes]) -> None:
+        self._answers, self._lock, self._last = answers, Lock(), 0.0
+
+    def __call__(self, *progress: Any) -> None:
+        with self._lock:
+            if time.monotonic() - self._last > PROGRESS_S:
+                self._last = time.monotonic()
+                _send(self._answers, ("progress", progress))
+
+
+def _send(answers: IO[bytes], answer: Answer) -> None:
+    pickle.dump(answer, answers)
+    answers.flush()
+
+
+def _end(status: int) -> str:
+    """How a process ended, in words."""
+    if status >= 0:
+        return f"ended with status {status}"
+    try:
+        name = Signals(-status).name
+    except ValueError:  # real-time signals have no name
+        name = f"signal {-status}"
+    return f"was killed by {name}" + (", probably out of memory" if name == "SIGKILL" else "")
