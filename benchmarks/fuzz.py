@@ -155,8 +155,7 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
     from roofline.errors import SourceError
     from roofline.files.input_limits import DEFAULT
     from roofline.machines import load
-    from roofline.machines.calibrations import calibration
-    from roofline.machines.reading import parse_file
+    from roofline.machines.calibrations import read_calibration
     from roofline.sources import read
     from roofline.sources.baseline_json import read_baseline
     from roofline.sources.parquet import Task, columns_of
@@ -164,7 +163,7 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
     if reader.read == "load":
         load(str(path))
     elif reader.read == "calibration":
-        calibration(parse_file(path))
+        read_calibration(path)
     elif reader.read == "baseline":
         read_baseline(path)
     elif reader.read == "parquet":

@@ -150,7 +150,7 @@ def test_a_held_rate_is_work_over_time_however_long_power_control_slows_it_down(
     rates = [700e12] * (14 - slow) + [600e12] * slow
     card = gpu_card(H200, ANSWERS | {"product/bf16/held/random": {"rates": rates, "how": "products"}}, SAID)
     held = next(each for each in card.sustained if each.what == "bf16 products held")
-    assert held.rate == pytest.approx(14 / ((14 - slow) / 700e12 + slow / 600e12))
+    assert held.per_second == pytest.approx(14 / ((14 - slow) / 700e12 + slow / 600e12))
     assert "p50 700" in held.note if slow == 5 else "p50 600" in held.note
 
 
@@ -443,7 +443,7 @@ def test_an_all_reduce_is_told_with_what_each_device_sends() -> None:
     assert not any(key.startswith("all-reduce/") for key in plan(H200, quick=False))
     found = {"seconds": [1e-3, 1e-3, 1.2e-3], "how": "all-reduce", "bytes": 200_000_000, "devices": 8}
     card = gpu_card(H200, ANSWERS | {"all-reduce/200000000": found}, SAID)
-    (spec,) = (each for each in card.specs if each.name == "all-reduce of 200 MB over 8 devices")
+    spec = card.specs["all-reduce of 200 MB over 8 devices"]
     assert spec.value == "1 ms"
     assert "350 GB/s sent by each device" in spec.note  # 2 x 7 / 8 of 200 MB in a millisecond
 

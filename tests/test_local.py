@@ -86,10 +86,11 @@ def test_the_roof_is_what_multiply_adds_reach_and_products_are_a_lower_ceiling()
 def read_back(card: object, path: Path | None = None):  # type: ignore[no-untyped-def]
     import tomllib
 
+    from roofline.machines.machine_file import MachineFile
     from roofline.machines.reading import build
-    from roofline.machines.table import Table
+    from roofline.machines.toml_files import typed
 
-    return build(Table("x.toml", "", tomllib.loads(machine_toml(card)))).machine  # type: ignore[arg-type]
+    return build(typed(tomllib.loads(machine_toml(card)), MachineFile, "x.toml"), "x.toml").machine  # type: ignore[arg-type]
 
 
 def test_exponentials_have_a_ceiling_and_the_smallest_ops_are_the_floor_of_predictions() -> None:
@@ -297,7 +298,7 @@ def test_caches_are_found_in_a_sweep_of_one_thread_beside_what_the_system_says(f
     write_machine_file(card, local_file(CPU))
     written = read_card(local_file(CPU))
     assert len(written.sweep) == len(sizes)
-    found = {spec.name: (str(spec.value), spec.note) for spec in written.specs}
+    found = {name: (str(spec.value), spec.note) for name, spec in written.specs.items()}
     assert found["cache level 1 found"] == ("39 kB at 300 GB/s", "the system reports 32.8 kB")  # between 32 KiB and the next size
     assert found["cache level 2 found"] == ("1.25 MB at 100 GB/s", "the system reports 1.05 MB")
     assert "cache level 3 found" not in found

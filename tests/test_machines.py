@@ -16,8 +16,9 @@ from roofline.machine import Ceiling, Machine
 from roofline.machines import card, cards, catalogue, load, names, parse_settings, read
 from roofline.machines.catalogue import CHIPS, _index, _key
 from roofline.machines.citations import SOURCES, source_of, sources
+from roofline.machines.machine_file import MachineFile
 from roofline.machines.reading import build
-from roofline.machines.table import Table
+from roofline.machines.toml_files import typed
 from roofline.placement import place
 from roofline.resource import bound_words
 from roofline.units import parse
@@ -84,7 +85,7 @@ def test_a_link_has_the_rate_of_cost_models_and_the_peak_of_its_vendor() -> None
     # NCCL reckons 20.6 of the vendor's 25 GB/s a link and direction; 18 links are the 450 GB/s a chip of the datasheet.
     assert (nvlink.rate, nvlink.peak, nvlink.count) == (parse("20.6 GB/s", "B/s"), parse("25 GB/s", "B/s"), 18)
     [link] = [each for each in card("h100-sxm").links if each.resource.name == "nvlink"]
-    assert (link.chip, link.chip_both_ways) == (parse("450 GB/s", "B/s"), parse("900 GB/s", "B/s"))
+    assert (link.chip, link.chip_both_ways) == ("450 GB/s", "900 GB/s")
 
 
 def test_ici_has_a_rate_and_a_hop_latency() -> None:
@@ -445,11 +446,11 @@ def test_identity_is_the_references(chip: dict[str, Any]) -> None:
     assert set(chip["aliases"]) <= set(machine.aliases)
     for tool, listed in chip["device_names"].items():
         if tool != "source":
-            assert [each.names for each in found.names if each.tool == tool] == [tuple(listed)]
-    said = " ".join((*machine.notes, found.names_note))
+            assert found.names.by_tool[tool] == tuple(listed)
+    said = " ".join((*machine.notes, found.names.note))
     for key in ("jax_note", "devices_note", "no_tf32", "confidence", "year_note"):
         assert chip.get(key, "") in said or machine.name in DERIVED
-    assert bool(found.names_note) == ("aliases_note" in chip)
+    assert bool(found.names.note) == ("aliases_note" in chip)
 
 
 @reference
@@ -526,28 +527,29 @@ def test_links_are_the_references(chip: dict[str, Any]) -> None:
     assert [name for name in links if name not in more] == [entry["name"] for entry in chip.get("link", [])]
     for entry in chip.get("link", []):
         link = links[entry["name"]]
-        assert (link.chip, link.chip_both_ways) == (entry.get("unidirectional_bytes_per_s"), entry.get("bidirectional_bytes_per_s"))
+        rate, peak, chip_rate, both_ways = (link.number(key, "B/s") for key in ("rate", "peak", "chip", "chip_both_ways"))
+        assert (chip_rate, both_ways) == (entry.get("unidirectional_bytes_per_s"), entry.get("bidirectional_bytes_per_s"))
         assert link.count == entry.get("links")
         per_link, modelled = entry.get("per_link_unidirectional_bytes_per_s"), entry.get("modelling_per_link_unidirectional_bytes_per_s")
         if modelled is not None:
-            assert (link.rate, link.peak) == (modelled, per_link)
-        elif per_link or link.chip:
-            assert link.rate == (per_link or link.chip)
-        elif link.chip_both_ways:
-            assert link.rate == link.chip_both_ways / 2
+            assert (rate, peak) == (modelled, per_link)
+        elif per_link or chip_rate:
+            assert rate == (per_link or chip_rate)
+        elif both_ways:
+            assert rate == both_ways / 2
         else:
-            assert link.rate is None
+            assert rate is None
         assert ("note" in entry) <= bool(link.note)
         assert len(link.others) == len(entry.get("alternatives", []))
         ceiling = found.machine.ceiling(link.resource)
-        assert (ceiling.rate if ceiling else None) == link.rate
+        assert (ceiling.rate if ceiling else None) == rate
         assert not ceiling or ceiling.topology == entry.get("topology", "")
 
 
 @reference
 def test_specs_power_and_sustained_rates_are_the_references(chip: dict[str, Any]) -> None:
     found = card(_name(chip))
-    specs = {each.name: each for each in found.specs}
+    specs = found.specs
     own = [name for name in specs if name not in SPECS_OF_CORES or found.machine.name not in BY_SLOTS]
     assert own == [name for entry in chip.get("spec", []) if (name := entry["name"].removesuffix("_hz")) in own]
     assert {entry["name"].removesuffix("_hz") for entry in chip.get("spec", [])} <= {*specs}
@@ -557,15 +559,15 @@ def test_specs_power_and_sustained_rates_are_the_references(chip: dict[str, Any]
         assert value == entry["value"]
         assert spec.provenance in PROVENANCE[entry["basis"]]
         assert len(spec.others) == len(entry.get("alternatives", []))
-        assert entry.get("confidence", "") in spec.note
+        assert entry.get("confidence", "") in spec.words()
     for entry in chip.get("power", []):
         assert found.power is not None
         assert (found.power.watts, found.machine.power_w, found.power.term) == (entry["watts"], entry["watts"], entry["term"])
-        assert [other.value for other in found.power.others] == [each["value"] for each in entry.get("alternatives", [])]
+        assert [parse(other.value, "W") for other in found.power.others] == [each["value"] for each in entry.get("alternatives", [])]
     units = {"TFLOPS": "TFLOP/s", "TOPS": "TFLOP/s", "GB/s": "GB/s"}
     for entry, each in zip(chip.get("sustained", []), found.sustained, strict=False):
         assert (each.what, each.fraction) == (entry["what"], entry.get("fraction_of_peak"))
-        assert each.rate == parse(f"{entry['value']} {units[entry['unit']]}", each.per)
+        assert each.per_second == parse(f"{entry['value']} {units[entry['unit']]}", each.per)
     assert len(found.sustained) >= len(chip.get("sustained", []))
 
 
@@ -664,7 +666,7 @@ GOOD = COMPUTE + "rate = '1 TFLOP/s'\n"
         ("devices = 'two'\n" + GOOD, "my.toml: devices: 'two' is not a count"),
         ("name = 'a/b'\n" + GOOD, "my.toml: name: 'a/b' is not a valid name"),
         ("name = 'empty'", "my.toml: no rates; give at least one"),
-        ("compute = 3", "my.toml: compute: not a list of tables; write each under its own [[compute]]"),
+        ("compute = 3", "my.toml: compute: 3 is not a list of tables; write each under its own [[compute]]"),
         ("extends = 'h10'\n" + GOOD, "my.toml: extends: no machine named 'h10'; did you mean 'h100-sxm'?"),
         ("extends = './my.toml'\n" + GOOD, "my.toml: extends: a machine file cannot extend itself"),
         ("name = ", "not TOML"),
@@ -698,9 +700,9 @@ VALUES = st.one_of(st.text(max_size=8), st.integers(), st.floats(), st.booleans(
     st.lists(st.dictionaries(st.sampled_from(["level", "rate", "capacity", "source", "capacity_others"]), VALUES), max_size=2),
 )
 def test_any_content_is_a_machine_or_a_machine_error(head: dict[str, Any], compute: list[Any], memory: list[Any]) -> None:
-    table = Table("any.toml", "", {**head, "compute": compute, "memory": memory})
     try:
-        outcome: Machine | str = build(table).machine
+        file = typed({**head, "compute": compute, "memory": memory}, MachineFile, "any.toml")
+        outcome: Machine | str = build(file, "any.toml").machine
     except MachineError as error:
         outcome = str(error)
     assert isinstance(outcome, Machine) or outcome.startswith("any.toml: ")

@@ -22,9 +22,9 @@ from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.review import Review
 from roofline.machines import calibrations, load
-from roofline.machines.calibrations import FOLDER, calibration, calibration_for
+from roofline.machines.calibrations import FOLDER, CalibrationFile, calibration_for, read_calibration
 from roofline.machines.catalogue import names
-from roofline.machines.reading import parse_file
+from roofline.machines.toml_files import read_toml
 from roofline.operation import BYTE_TRANSPOSE, Product, Streamed
 from roofline.placement import place_op
 from roofline.prediction import Prediction, predict
@@ -107,7 +107,7 @@ def test_a_machine_file_may_have_a_measured_floor(tmp_path: Path) -> None:
 
 def test_calibrations_of_other_chips_are_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed = list[str]()
-    monkeypatch.setattr(calibrations, "parse_file", lambda path: parsed.append(path.name) or parse_file(path))
+    monkeypatch.setattr(calibrations, "read_toml", lambda path, kind: parsed.append(path.name) or read_toml(path, kind))
     calibrations._own.cache_clear()
     assert calibration_for(load("gaudi3")).families == ()
     assert parsed == []
@@ -117,16 +117,18 @@ def test_calibrations_of_other_chips_are_not_parsed(monkeypatch: pytest.MonkeyPa
 
 def test_the_packages_calibrations_hold_together() -> None:
     for file in FOLDER.glob("*.toml"):
-        table = parse_file(file)
-        assert calibration(table).families
-        assert set(table.texts("chips")) <= set(names())
+        assert read_calibration(file).families
+        assert set(read_toml(file, CalibrationFile).chips) <= set(names())
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         ("chips = []\n", "chips: missing"),
-        ('chips = ["h200-sxm"]\n[[family]]\nfamily = "product"\n', "family: 'product' is not one of"),
+        (
+            'chips = ["h200-sxm"]\n[[family]]\nfamily = "product"\nsource = "me"\nvalues = { floor = "2 us" }\n',
+            "family: 'product' is not one of",
+        ),
         ('chips = ["h200-sxm"]\n[[family]]\nfamily = "pointwise"\nsource = "me"\nvalues = { floor = "2 us" }\n', "values.memory: missing"),
         ('chips = ["h200-sxm"]\n[[family]]\nfamily = "pointwise"\nsource = "me"\nvalues = { floor = 2, memory = 0.8 }\n', "has no unit"),
         (
@@ -145,7 +147,7 @@ def test_a_calibration_that_cannot_be_is_refused(text: str, said: str, tmp_path:
     file = tmp_path / "mine.toml"
     file.write_text(text)
     with pytest.raises(MachineError, match=said):
-        calibration(parse_file(file))
+        read_calibration(file)
 
 
 def test_without_a_calibration_sustained_rates_and_a_launch_remain() -> None:

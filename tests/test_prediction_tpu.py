@@ -11,8 +11,7 @@ from roofline.errors import MachineError
 from roofline.formulas import matmul
 from roofline.machine import Machine
 from roofline.machines import load
-from roofline.machines.calibrations import calibration, calibration_for
-from roofline.machines.reading import parse_file
+from roofline.machines.calibrations import calibration_for, read_calibration
 from roofline.operation import Collective, Streamed
 from roofline.prediction import predict
 from roofline.prediction.calibration import Calibration, Family
@@ -107,7 +106,7 @@ def test_a_calibration_of_a_tpu_names_the_value_it_lacks(tmp_path: Path) -> None
         'values = { floor = "2 us", compute = 0.8 }\n'
     )
     with pytest.raises(MachineError, match=r"values\.memory: missing; products need floor, compute, memory, exposed"):
-        calibration(parse_file(file))
+        read_calibration(file)
 
 
 @pytest.mark.skipif(not MEASURED.exists(), reason="the measurements are not beside the project")

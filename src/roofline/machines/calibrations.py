@@ -7,20 +7,22 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Annotated, Literal
 
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from ..errors import MachineError, UnitError
+from ..errors import MachineError, UnitError, did_you_mean
 from ..machine import Machine
 from ..prediction.calibration import REGIMES, Calibration, Family, Interval
 from ..units import parse
 from .catalogue import card as look_up
 from .local import MEASURED
-from .reading import parse_file
-from .table import Table
+from .machine_file import Count, Quantity, quantity
+from .toml_files import Texts, WrongValue, each_row, read_toml, within
 
 FOLDER = Path(__file__).with_name("calibrations")
-SCHEMA = "roofline.calibration/1"
+SCHEMA: Literal["roofline.calibration/1"] = "roofline.calibration/1"
 _LARGEST = sys.float_info.max
 _NEEDED = {
     "products": ("floor", "compute", "memory", "feed", "split", "p"),
@@ -42,6 +44,8 @@ _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
 _SECONDS = ("floor", "exposed", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
 _SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside", "core")
 _BYTES = ("window",)
+_INTERVAL = "an interval around 1; write it like [0.85, 1.2], measured over predicted"
+Positive = Annotated[float, Meta(gt=0, le=_LARGEST, description="a positive number")]
 _OTHER = ("feed", "p", "exponentials", "packs", "rows", "middle", "in_switch", "functions", "elements")
 
 
@@ -79,12 +83,12 @@ def _of_measured_rates(found: Calibration, machine: Machine, chip: Machine) -> C
 def _own(name: str) -> Calibration | None:
     """What was fitted for a chip, alone or together with others: a file for each."""
     mine = []
-    for file in sorted(FOLDER.glob("*.toml")):
-        if name not in file.read_text("utf-8"):  # most chips have none, and parsing takes longer than a text search
+    for path in sorted(FOLDER.glob("*.toml")):
+        if name not in path.read_text("utf-8"):  # most chips have none, and parsing takes longer than a text search
             continue
-        table = parse_file(file)
-        if name in table.texts("chips"):
-            mine.append(_for_chip(calibration(table), name))
+        file = read_toml(path, CalibrationFile)
+        if name in file.chips:
+            mine.append(_for_chip(_calibration(file, path.name), name))
     if not mine:
         return None
     return replace(mine[0], families=tuple(family for each in mine for family in each.families))
@@ -94,11 +98,11 @@ def _borrowed(machine: Machine, name: str) -> Calibration | None:
     """The calibration of a chip of the same architecture and vendor; ``None`` for unknown hardware."""
     if machine.kind != "gpu" or not machine.arch:
         return None
-    for file in sorted(FOLDER.glob("*.toml")):
-        table = parse_file(file)
-        if table.text("architecture") == machine.arch.partition(" ")[0]:
-            found = _for_chip(calibration(table), name)
-            return replace(found, borrowed=table.texts("chips")[0]) if found.cores and found.clock_hz else None
+    for path in sorted(FOLDER.glob("*.toml")):
+        file = read_toml(path, CalibrationFile)
+        if file.architecture == machine.arch.partition(" ")[0]:
+            found = _for_chip(_calibration(file, path.name), name)
+            return replace(found, borrowed=file.chips[0]) if found.cores and found.clock_hz else None
     return None
 
 
@@ -116,73 +120,74 @@ def _for_chip(found: Calibration, name: str) -> Calibration:
     return replace(found, name=name, cores=card.cores or found.cores, clock_hz=clock_hz or found.clock_hz)
 
 
-def calibration(table: Table) -> Calibration:
-    """A calibration from its table; an invalid value is an error that names the key."""
-    table.only("schema", "chips", "architecture", "cores", "clock", "family")
-    if (schema := table.text("schema", SCHEMA)) != SCHEMA:
-        raise table.error("schema", f"{schema!r} is not supported; this version reads {SCHEMA!r}")
-    chips = table.texts("chips")
-    if not chips:
-        raise table.error("chips", "missing; name the chips that it is for")
-    needed = _NEEDED_ON_TPU if table.text("architecture") == TPU else _NEEDED
-    return Calibration(
-        name=chips[0],
-        families=tuple(_family(each, needed) for each in table.tables("family")),
-        cores=table.whole("cores") or 0,
-        clock_hz=table.quantity("clock", "Hz") or 0.0,
-    )
+class _Family(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A ``[[family]]`` table: what was fitted for one kind of op."""
+
+    family: Annotated[str, Meta(min_length=1, examples=["products"])]
+    source: Annotated[str, Meta(min_length=1, examples=["vLLM 0.24.0 on H100"])]
+    values: Annotated[dict[str, Quantity], Meta(examples=["{ floor = '2 µs' }"])]
+    formats: Texts = ()
+    kinds: Texts = ()
+    timed: str = ""
+    rows: Count = 0
+    error: dict[str, Positive] = {}
+    interval: dict[str, Annotated[Interval, Meta(description=_INTERVAL)]] = {}
+
+    def value(self, needed: Mapping[str, tuple[str, ...]]) -> Family:
+        if self.family not in needed:
+            raise WrongValue("family", f"{self.family!r} is not one of {', '.join(needed)}")
+        if missing := [key for key in needed[self.family] if key not in self.values]:
+            raise WrongValue(f"values.{missing[0]}", f"missing; {self.family} need {', '.join(needed[self.family])}")
+        for key, (low, high) in self.interval.items():
+            if key not in (*REGIMES, "any"):
+                raise WrongValue(f"interval.{key}", f"unknown regime; one of {', '.join((*REGIMES, 'any'))}")
+            if not 0 < low <= 1 <= high <= _LARGEST:
+                raise WrongValue(f"interval.{key}", f"[{low}, {high}] is not {_INTERVAL}")
+        return Family(
+            family=self.family,
+            values={key: _number(key, written) for key, written in self.values.items()},
+            formats=self.formats,
+            kinds=self.kinds,
+            source=self.source,
+            timed=self.timed,
+            rows=self.rows,
+            error=self.error,
+            interval=self.interval,
+        )
 
 
-def _family(table: Table, needed: Mapping[str, tuple[str, ...]]) -> Family:
-    table.only("family", "formats", "kinds", "source", "timed", "rows", "values", "error", "interval")
-    name = table.choice("family", tuple(needed), "")
-    if name not in needed:
-        raise table.error("family", f"missing; one of {', '.join(needed)}")
-    return Family(
-        family=name,
-        values=_values(table, name, needed[name]),
-        formats=table.texts("formats"),
-        kinds=table.texts("kinds"),
-        source=table.need("source", "vLLM 0.24.0 on H100"),
-        timed=table.text("timed"),
-        rows=table.whole("rows") or 0,
-        error={key: _number(inner, key) for key in inner.data} if (inner := table.table("error")) else {},
-        interval={key: _interval(inner, key) for key in inner.data} if (inner := table.table("interval")) else {},
-    )
+class CalibrationFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A calibration file, as written."""
+
+    chips: Annotated[Texts, Meta(min_length=1, examples=[["h100-sxm"]])]
+    schema: Annotated[Literal["roofline.calibration/1"], Meta(description=f"supported; this version reads {SCHEMA!r}")] = SCHEMA
+    architecture: str = ""
+    cores: Count = 0
+    clock: Quantity | None = None
+    family: tuple[_Family, ...] = ()
 
 
-def _values(table: Table, family: str, needed: tuple[str, ...]) -> dict[str, float]:
-    inner = table.table("values")
-    if inner is None:
-        raise table.error("values", f"missing; a family of {family} needs {', '.join(needed)}")
-    inner.only(*_SECONDS, *_SHARES, *_BYTES, *_OTHER)
-    if missing := [key for key in needed if key not in inner.data]:
-        raise inner.error(missing[0], f"missing; {family} need {', '.join(needed)}")
-    found: dict[str, float] = {}
-    for key in inner.data:
-        if key in _SECONDS:
-            found[key] = inner.quantity(key, "s") or 0.0
-        elif key in _BYTES:
-            found[key] = inner.quantity(key, "B") or 0.0
-        elif key in _SHARES:
-            found[key] = inner.fraction(key) or 0.0
-        else:
-            found[key] = _number(inner, key)
-    return found
+def read_calibration(path: Path) -> Calibration:
+    """The calibration of a file; an invalid value is an error that names the key."""
+    return _calibration(read_toml(path, CalibrationFile), path.name)
 
 
-def _number(table: Table, key: str) -> float:
-    value = table.data[key]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _LARGEST:
-        raise table.error(key, f"{value!r} is not a positive number")
-    return float(value)
+def _calibration(file: CalibrationFile, where: str) -> Calibration:
+    needed = _NEEDED_ON_TPU if file.architecture == TPU else _NEEDED
+    with within(where, after=": "):
+        families = each_row("family", file.family, lambda row: row.value(needed))
+        clock_hz = quantity(file.clock, "Hz", "clock") if file.clock is not None else 0.0
+    return Calibration(name=file.chips[0], families=tuple(families), cores=file.cores, clock_hz=clock_hz)
 
 
-def _interval(table: Table, key: str) -> Interval:
-    value = table.data[key]
-    if key not in (*REGIMES, "any"):
-        raise table.error(key, f"unknown regime; one of {', '.join((*REGIMES, 'any'))}")
-    good = isinstance(value, list) and len(value) == 2 and all(isinstance(one, (int, float)) for one in value)
-    if not good or not 0 < value[0] <= 1 <= value[1] <= _LARGEST:  # type: ignore[index]
-        raise table.error(key, f"{value!r} is not an interval around 1; write it like [0.85, 1.2], measured over predicted")
-    return float(value[0]), float(value[1])  # type: ignore[index]
+def _number(key: str, written: str | float) -> float:
+    """A value of a family in base units."""
+    place = f"values.{key}"
+    if key in (*_SECONDS, *_BYTES):
+        return quantity(written, "s" if key in _SECONDS else "B", place)
+    most = 1.0 if key in _SHARES else _LARGEST
+    if key not in (*_SHARES, *_OTHER):
+        raise WrongValue(place, f"unknown key{did_you_mean(key, (*_SECONDS, *_SHARES, *_BYTES, *_OTHER))}")
+    if isinstance(written, str) or not 0 < written <= most:
+        raise WrongValue(place, f"{written!r} is not {'a fraction in (0, 1]' if key in _SHARES else 'a positive number'}")
+    return float(written)

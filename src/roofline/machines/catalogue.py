@@ -26,7 +26,9 @@ from .chip_specs import Card
 from .local import ACCELERATORS as LOCAL_ACCELERATORS
 from .local import NAMES as LOCAL
 from .local import local_card, local_gpu_file
-from .reading import build, parse_file
+from .machine_file import MachineFile
+from .reading import build
+from .toml_files import read_toml
 
 CHIPS = Path(__file__).with_name("chips")
 SUFFIX = ".toml"
@@ -116,27 +118,29 @@ def is_path(name: str) -> bool:
 
 def read_card(path: str | Path, extended_by: tuple[str, ...] = ()) -> Card:
     """The `Card` of a user's file, on top of the machine that it extends. ``extended_by`` are the files that extend this one."""
-    table = parse_file(path, regular=bool(extended_by))
-    extends = table.text("extends")
-    if not extends:
-        return build(table)
+    file, where = read_toml(path, MachineFile, regular=bool(extended_by)), Path(path).name
+    return build(file, where, *([_extended(path, file.extends, where, extended_by)] if file.extends else []))
+
+
+def _extended(path: str | Path, extends: str, where: str, extended_by: tuple[str, ...]) -> Card:
+    """The card that a file extends: a chip's, or that of another file."""
     if is_path(extends) and not _find(extends.removesuffix(DEVICE))[0]:
         beside = os.path.join(os.path.dirname(path), extends)
         chain = (*extended_by, os.path.realpath(path))
         if os.path.realpath(beside) in chain:
-            raise table.error("extends", "a machine file cannot extend itself; name a chip of the catalogue")
+            raise MachineError(f"{where}: extends: a machine file cannot extend itself; name a chip of the catalogue")
         if len(chain) > MOST_EXTENDED:
-            raise table.error("extends", f"more than {MOST_EXTENDED} files extend one another; join some of them")
-        return build(table, read_card(beside, chain))
+            raise MachineError(f"{where}: extends: more than {MOST_EXTENDED} files extend one another; join some of them")
+        return read_card(beside, chain)
     try:
-        return build(table, card(extends))
+        return card(extends)
     except MachineError as error:
-        raise error if str(error).startswith(table.file) else table.error("extends", str(error)) from None
+        raise MachineError(f"{where}: extends: {error}") from None
 
 
 @cache
 def _chip(name: str) -> Card:
-    return build(parse_file(_file(name)))
+    return build(read_toml(_file(name), MachineFile), _file(name).name)
 
 
 def _known(words: str) -> Card:

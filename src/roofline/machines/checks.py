@@ -228,15 +228,16 @@ def _sparse_of(card: Card, ceiling: Ceiling) -> Card | None:
 def links(card: Card) -> Iterator[Problem]:
     """A chip's links add up: count x one link is the chip's total one way, twice that is both ways; no rate is above its peak."""
     for link in card.links:
-        name = link.resource
-        if link.rate and link.peak and link.rate > link.peak * (1 + SAME):
-            yield problem("link", card, name, f"the rate {show(link.rate, 'B/s')} is above the peak {show(link.peak, 'B/s')}")
-        one = link.peak or link.rate
-        if one and link.count and link.chip and relative_difference(one * link.count, link.chip) > SAME:
-            message = f"{link.count} links of {show(one, 'B/s')} are {show(one * link.count, 'B/s')}, not {show(link.chip, 'B/s')} per chip"
+        name, rate = link.resource, link.number("rate", link.resource.per)
+        peak, chip, both_ways = (link.number(key, "B/s") for key in ("peak", "chip", "chip_both_ways"))
+        if rate and peak and rate > peak * (1 + SAME):
+            yield problem("link", card, name, f"the rate {show(rate, 'B/s')} is above the peak {show(peak, 'B/s')}")
+        one = peak or rate
+        if one and link.count and chip and relative_difference(one * link.count, chip) > SAME:
+            message = f"{link.count} links of {show(one, 'B/s')} are {show(one * link.count, 'B/s')}, not {show(chip, 'B/s')} per chip"
             yield problem("link", card, name, message)
-        if link.chip and link.chip_both_ways and relative_difference(link.chip_both_ways, 2 * link.chip) > SAME:
-            message = f"{show(link.chip_both_ways, 'B/s')} both ways is not twice {show(link.chip, 'B/s')} one way"
+        if chip and both_ways and relative_difference(both_ways, 2 * chip) > SAME:
+            message = f"{show(both_ways, 'B/s')} both ways is not twice {show(chip, 'B/s')} one way"
             yield problem("link", card, name, message)
 
 
@@ -254,15 +255,15 @@ def levels(card: Card) -> Iterator[Problem]:
 
 def sustained(card: Card) -> Iterator[Problem]:
     """A sustained rate and its fraction agree, for the chip's peak or for that of one device or link."""
-    totals = {link.resource.name: link.chip for link in card.links if link.chip}
+    totals = {link.resource.name: chip for link in card.links if (chip := link.number("chip", "B/s"))}
     for each in card.sustained:
         ceiling = card.machine.ceiling(each.resource) if each.resource else None
         if ceiling is None or each.fraction is None:
             continue
-        peak = totals.get(ceiling.resource.name, ceiling.rate)
-        shares = (each.rate / peak, each.rate * card.machine.devices / peak, each.rate / (ceiling.peak or ceiling.rate))
+        rate, peak = each.per_second, totals.get(ceiling.resource.name, ceiling.rate)
+        shares = (rate / peak, rate * card.machine.devices / peak, rate / (ceiling.peak or ceiling.rate))
         if not any(abs(share - each.fraction) <= SAME / 2 for share in shares):
-            message = f"{each.what}: {show(each.rate, each.per)} is {plain(shares[0], 3)} of {show(peak, each.per)}, not {each.fraction:g}"
+            message = f"{each.what}: {show(rate, each.per)} is {plain(shares[0], 3)} of {show(peak, each.per)}, not {each.fraction:g}"
             yield problem("sustained", card, ceiling.resource, message)
 
 

@@ -1,95 +1,11 @@
-"""Chip specifications: the full content of a machine file. The `Machine`, from which times are computed, is one part of it."""
+"""Chip specifications: everything that is known about a chip. The `Machine`, from which times are computed, is one part of it."""
 
 from msgspec import Struct
 
-from ..machine import Figure, Machine
+from ..machine import Machine
 from ..resource import Resource
-
-
-class Opinion(Struct, frozen=True):
-    """A value as written in the file, its source, and why it was or was not chosen."""
-
-    value: str | int | float
-    citation: str = ""
-    note: str = ""
-
-
-class Spec(Struct, frozen=True, kw_only=True):
-    """A fact that is not a rate: a clock, a number of cores, a pod's size. Quantities keep the unit in which they were written."""
-
-    name: str
-    value: str | int | float
-    provenance: str = "user"
-    citation: str = ""
-    note: str = ""
-    others: tuple[Opinion, ...] = ()
-
-
-class Names(Struct, frozen=True, kw_only=True):
-    """The chip's names in one tool (jax, torch, nvidia-smi, other)."""
-
-    tool: str
-    names: tuple[str, ...]
-
-
-class Power(Struct, frozen=True, kw_only=True):
-    """Watts of the whole chip, and which of the vendor's terms (TDP, TBP, measured maximum) they are."""
-
-    watts: float
-    term: str = ""
-    provenance: str = "user"
-    citation: str = ""
-    note: str = ""
-    others: tuple[Figure, ...] = ()
-
-
-class Memory(Struct, frozen=True, kw_only=True):
-    """One memory by its vendor's name, and its level in roofline's vocabulary."""
-
-    level: Resource
-    name: str = ""
-    type: str = ""
-    per_unit: str = ""
-
-
-class Link(Struct, frozen=True, kw_only=True):
-    """One kind of link: B/s of one link and direction (``rate`` of cost models, ``peak`` of the vendor) and of the whole chip.
-
-    ``rate`` is ``None`` for links whose speed is not published; ``others`` may be about a link, a chip or a count.
-    """
-
-    resource: Resource
-    name: str = ""
-    rate: float | None = None
-    peak: float | None = None
-    count: int | None = None
-    chip: float | None = None
-    chip_both_ways: float | None = None
-    citation: str = ""
-    note: str = ""
-    others: tuple[Opinion, ...] = ()
-
-
-class Sustained(Struct, frozen=True, kw_only=True):
-    """A measured rate, and its fraction of the vendor's peak; ``limit`` is the name of the lower ceiling derived from it."""
-
-    what: str
-    rate: float
-    per: str
-    resource: Resource | None = None
-    fraction: float | None = None
-    limit: str = "sustained"
-    citation: str = ""
-    note: str = ""
-
-
-class Disagreement(Struct, frozen=True, kw_only=True):
-    """A figure on which sources differ, and what was chosen."""
-
-    about: str
-    values: tuple[Opinion, ...]
-    chosen: str = ""
-    note: str = ""
+from .machine_file import Disagreement, Exemption, Link, Memory, Names, Power, Spec, Sustained
+from .toml_files import Texts
 
 
 class KnownError(Struct, frozen=True, kw_only=True):
@@ -101,20 +17,12 @@ class KnownError(Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Exemption(Struct, frozen=True, kw_only=True):
-    """An ``[[exception]]`` of a machine file: a check of the linter that does not hold for one of its figures, and the reason."""
-
-    check: str
-    resource: str
-    reason: str
-
-
 class Attribution(Struct, frozen=True, kw_only=True):
     """The origin of a figure according to the file: the provenance, and the citations as written."""
 
     figure: str
     provenance: str
-    citations: tuple[str, ...] = ()
+    citations: Texts = ()
 
 
 class Sweep(Struct, frozen=True, kw_only=True):
@@ -133,9 +41,8 @@ class Card(Struct, frozen=True, kw_only=True):
     extends: str = ""
     family: str = ""
     usual: bool = False
-    names: tuple[Names, ...] = ()
-    names_note: str = ""
-    specs: tuple[Spec, ...] = ()
+    names: Names = Names()
+    specs: dict[str, Spec] = {}
     power: Power | None = None
     memories: tuple[Memory, ...] = ()
     links: tuple[Link, ...] = ()
@@ -148,7 +55,7 @@ class Card(Struct, frozen=True, kw_only=True):
 
     def spec(self, name: str) -> str | int | float | None:
         """The value of one entry of its specs, as written."""
-        return next((spec.value for spec in self.specs if spec.name == name), None)
+        return self.specs[name].value if name in self.specs else None
 
     @property
     def cores(self) -> int | None:

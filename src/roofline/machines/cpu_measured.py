@@ -14,12 +14,13 @@ from ..machine import Ceiling, Figure, Machine
 from ..resource import HBM, TRANSCENDENTAL, Resource
 from ..units import parse, percent, show
 from .catalogue import card as look_up
-from .chip_specs import Card, Spec, Sustained, Sweep
+from .chip_specs import Card, Sweep
 from .cpu import Cpu
 from .cpu_conditions import cpu_conditions
 from .cpu_estimate import cpu_machine, estimate, narrow_products
 from .cpu_experiments import EXPONENTIALS, FORMATS, SMALL, SMALL_OPS, SWEPT, cpu_experiments
 from .finished_experiments import FinishedExperiments
+from .machine_file import DIGITS, Spec, Sustained
 from .measurement import PATIENCE, Result, measure_all
 from .memory_levels import plateaus
 
@@ -100,7 +101,7 @@ def card_of(cpu: Cpu, results: Mapping[str, Result], conditions: Mapping[str, st
         machine=replace(cpu_machine(cpu, ceilings, notes, conditions), launch_floor_s=floor_s),
         where=cpu.name,
         sustained=tuple(sustained),
-        specs=(*_found_levels(cpu, sweep), *_small_ops(small)),
+        specs={**dict(_found_levels(cpu, sweep)), **dict(_small_ops(small))},
         sweep=sweep,
     )
 
@@ -143,26 +144,22 @@ def _doubts(ceilings: Sequence[Ceiling], results: Mapping[str, Result], guess: M
             yield f"{each.resource} is measured at {share} of what cores, clock and vector width give: kept, as clocks rise above it"
 
 
-def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[Spec]:
+def _found_levels(cpu: Cpu, sweep: Sequence[Sweep]) -> Iterator[tuple[str, Spec]]:
     """The caches that the sweep of one thread shows, with their sizes according to the system."""
     system_sizes = {cache.level: cache.bytes for cache in cpu.caches}
     found = plateaus([(one.bytes, one.rate) for one in sweep], len(system_sizes) + 1 if system_sizes else None)
     for number, level in enumerate(found[:-1], start=1):
         system = f"the system reports {show(system_sizes[number], 'B', 3)}" if number in system_sizes else "unknown to the system"
-        yield Spec(
-            name=f"cache level {number} found",
-            value=f"{show(level.holds, 'B', 3)} at {show(level.rate, 'B/s', 3)}",
-            provenance="measured",
-            citation="where reads by one thread leave their plateau",
-            note=system,
-        )
+        value = f"{show(level.holds, 'B', 3)} at {show(level.rate, 'B/s', 3)}"
+        how = "where reads by one thread leave their plateau"
+        yield f"cache level {number} found", Spec(value=value, provenance="measured", source=how, note=system)
 
 
-def _small_ops(small: Mapping[str, Result]) -> Iterator[Spec]:
+def _small_ops(small: Mapping[str, Result]) -> Iterator[tuple[str, Spec]]:
     """The seconds of the smallest ops, from ops per second."""
     for kind, found in small.items():
         note = f"p5 {show(1 / found.spread.p95, 's', 3)}, p95 {show(1 / found.spread.p5, 's', 3)}"
-        yield Spec(name=f"smallest {kind}", value=show(1 / found.rate, "s", 4), provenance="measured", citation=found.words, note=note)
+        yield f"smallest {kind}", Spec(value=show(1 / found.rate, "s", 4), provenance="measured", source=found.words, note=note)
 
 
 def _compute(number: str, results: Mapping[str, Result], guess: Machine) -> list[Ceiling]:
@@ -199,12 +196,11 @@ def _sustained(number: str, results: Mapping[str, Result], ceilings: list[Ceilin
             found.append(
                 Sustained(
                     what=limit,
-                    rate=result.rate,
-                    per="FLOP/s",
+                    rate=show(result.rate, "FLOP/s", DIGITS),
                     resource=roof.resource,
-                    fraction=result.rate / roof.rate,
+                    fraction=float(f"{result.rate / roof.rate:.{DIGITS}g}"),
                     limit=limit,
-                    citation=result.words,
+                    source=result.words,
                     note=percentiles,
                 )
             )

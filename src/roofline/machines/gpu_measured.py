@@ -17,12 +17,13 @@ from ..resource import HBM, Resource
 from ..units import percent, show
 from ..workload import Device, Hardware
 from .catalogue import catalogue_card
-from .chip_specs import Card, Spec, Sustained, Sweep
+from .chip_specs import Card, Sweep
 from .detection import of_device
 from .finished_experiments import FinishedExperiments
 from .gpu_plan import BIG, LATE, QUICK_S, SMALL, Tell, plan, rates, run_plan
 from .gpu_worker_process import Worker
 from .local import MEASURED
+from .machine_file import DIGITS, Spec, Sustained
 from .measurement import spread_of
 from .memory_levels import plateaus
 
@@ -94,7 +95,7 @@ def gpu_card(device: Mapping[str, Any], answers: Mapping[str, Any], conditions: 
     )
     machine = replace(machine, launch_latency_s=graph) if graph else machine
     sweep = tuple(Sweep(pattern=p, bytes=s, rate=r) for p in ("read", "write", "copy", "per_core") for s, r in swept(answers, p))
-    return Card(machine=machine, where=machine.name, extends=extends, sustained=tuple(sustained), specs=tuple(_specs(answers)), sweep=sweep)
+    return Card(machine=machine, where=machine.name, extends=extends, sustained=tuple(sustained), specs=_specs(answers), sweep=sweep)
 
 
 def _in_catalogue(name: str) -> bool:
@@ -140,15 +141,16 @@ def _products(answers: Mapping[str, Any], chip: Machine | None) -> tuple[list[Ce
             note = f"p5 {show(rate.p5, 'FLOP/s', 4)}, p50 {show(rate.p50, 'FLOP/s', 4)}, p95 {show(rate.p95, 'FLOP/s', 4)}"
             # Power control alternates between two rates about once a second, so a median would be either of them.
             usual = harmonic_mean(found["rates"]) if mode == "held" else rate.p50
-            lower.append(Sustained(what=what, rate=usual, per="FLOP/s", resource=resource, limit=limit, citation=found["how"], note=note))
+            written = show(usual, "FLOP/s", DIGITS)
+            lower.append(Sustained(what=what, rate=written, resource=resource, limit=limit, source=found["how"], note=note))
     return ceilings, lower
 
 
 def _with_fraction(each: Sustained, ceilings: Sequence[Ceiling]) -> Sustained:
     """A sustained rate with its share of the measured ceiling; without a share if it is above the ceiling."""
     roof = next((ceiling for ceiling in ceilings if ceiling.resource == each.resource), None)
-    share = each.rate / roof.rate if roof else None
-    return replace(each, fraction=share if share and share <= 1 else None)
+    share = each.per_second / roof.rate if roof else None
+    return replace(each, fraction=float(f"{share:.{DIGITS}g}") if share and share <= 1 else None)
 
 
 def _vectors(answers: Mapping[str, Any]) -> list[Ceiling]:
@@ -229,7 +231,7 @@ def _host(answers: Mapping[str, Any], chip: Machine | None) -> list[Ceiling]:
     return [replace(made, count=known.count) if known else made]
 
 
-def _specs(answers: Mapping[str, Any]) -> list[Spec]:
+def _specs(answers: Mapping[str, Any]) -> dict[str, Spec]:
     """Specs that are not ceilings: launches, synchronisation, the smallest ops and exchanges between devices."""
     words = {
         "graph": "null kernel in a graph",
@@ -239,35 +241,29 @@ def _specs(answers: Mapping[str, Any]) -> list[Spec]:
         "dispatch": "dispatch of a program",
         "program round trip": "program dispatched and waited for",
     }
-    specs = []
+    specs = {}
     keys = [*((f"launch/{kind}", name) for kind, name in words.items()), *((f"small/{kind}", f"smallest {kind}") for kind in SMALL)]
     for key, name in keys:
         for _, found in rates(answers, key):
             spread = spread_of(found["seconds"])
             note = f"p5 {show(spread.p5, 's', 3)}, p95 {show(spread.p95, 's', 3)}"
-            specs.append(Spec(name=name, value=show(spread.p50, "s", 4), provenance="measured", citation=found["how"], note=note))
+            specs[name] = Spec(value=show(spread.p50, "s", 4), provenance="measured", source=found["how"], note=note)
     for _, found in rates(answers, "peer"):
         spread = spread_of(found["rates"])
         note = f"p5 {show(spread.p5, 'B/s', 3)}, p95 {show(spread.p95, 'B/s', 3)}; over whichever link connects them"
-        specs.append(
-            Spec(name="copy to another device", value=show(spread.p50, "B/s", 4), provenance="measured", citation=found["how"], note=note)
-        )
-    return [*specs, *_all_reduces(answers)]
+        specs["copy to another device"] = Spec(value=show(spread.p50, "B/s", 4), provenance="measured", source=found["how"], note=note)
+    return specs | dict(_all_reduces(answers))
 
 
-def _all_reduces(answers: Mapping[str, Any]) -> Iterator[Spec]:
+def _all_reduces(answers: Mapping[str, Any]) -> Iterator[tuple[str, Spec]]:
     """All-reduces over all devices; in a ring each device sends 2 (n - 1) / n times the bytes that it holds."""
     for _, found in rates(answers, "all-reduce/"):
         spread, count = spread_of(found["seconds"]), found["devices"]
         sent = 2 * (count - 1) / count * found["bytes"]
         percentiles = f"p5 {show(spread.p5, 's', 3)}, p95 {show(spread.p95, 's', 3)}"
-        yield Spec(
-            name=f"all-reduce of {show(found['bytes'], 'B', 3)} over {count} devices",
-            value=show(spread.p50, "s", 4),
-            provenance="measured",
-            citation=found["how"],
-            note=f"{percentiles}; {show(sent / spread.p50, 'B/s', 3)} sent by each device in a ring",
-        )
+        note = f"{percentiles}; {show(sent / spread.p50, 'B/s', 3)} sent by each device in a ring"
+        name = f"all-reduce of {show(found['bytes'], 'B', 3)} over {count} devices"
+        yield name, Spec(value=show(spread.p50, "s", 4), provenance="measured", source=found["how"], note=note)
 
 
 def _notes(ceilings: Sequence[Ceiling], chip: Machine | None, answers: Mapping[str, Any], conditions: Mapping[str, str]) -> list[str]:
@@ -300,14 +296,14 @@ def compare_with_catalogue(card: Card, base: Card) -> list[str]:
             continue
         share = each.rate / (paper.peak or paper.rate)
         typical = [
-            known.rate / (paper.peak or paper.rate)
+            known.per_second / (paper.peak or paper.rate)
             for known in base.sustained
-            if known.resource == each.resource and known.rate <= (paper.peak or paper.rate) * (paper.count or 1)
+            if known.resource == each.resource and known.per_second <= (paper.peak or paper.rate) * (paper.count or 1)
         ]
         words = f"{each.resource}: {percent(share)} of the catalogue's {show(paper.peak or paper.rate, each.resource.per, 4)}"
         sustained = next((one for one in card.sustained if one.resource == each.resource and one.limit == "held"), None)
         if sustained:
-            words += f" in bursts, {percent(sustained.rate / paper.rate)} held"
+            words += f" in bursts, {percent(sustained.per_second / paper.rate)} held"
         if typical:
             low, high = min(typical), max(typical)
             measured = percent(low) if high - low < 0.005 else f"{percent(low)} to {percent(high)}"

@@ -1,6 +1,6 @@
 """Limits: named lower ceilings for whole families of chips, from ``limits.toml``."""
 
-import tomllib
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -8,42 +8,47 @@ from msgspec import Struct
 
 from ..machine import Limit, Machine
 from ..resource import Resource
-from .table import Table
+from .machine_file import Cited, Fraction
+from .toml_files import Texts, read_toml
 
 LIMITS = Path(__file__).with_name("limits.toml")
 
 
-class Rule(Struct, frozen=True):
+class FamilyLimit(Cited, frozen=True, kw_only=True):
     """A limit as written, and the machines it applies to: those that match each of its non-empty lists."""
 
-    table: Table
+    name: str
+    resources: tuple[Resource, ...]
+    fraction: Fraction
+    vendor: Texts = ()
+    kind: Texts = ()
+    arch: Texts = ()
 
     def holds(self, machine: Machine) -> bool:
-        vendors, kinds, architectures = (self.table.texts(key) for key in ("vendor", "kind", "arch"))
         words = machine.arch.split()
         return (
-            (not vendors or machine.vendor in vendors)
-            and (not kinds or machine.kind in kinds)
-            and (not architectures or any(word in words for word in architectures))
+            (not self.vendor or machine.vendor in self.vendor)
+            and (not self.kind or machine.kind in self.kind)
+            and (not self.arch or any(word in words for word in self.arch))
         )
 
     @property
-    def limits(self) -> tuple[Limit, ...]:
+    def limits(self) -> Iterator[Limit]:
         """The limit of each resource."""
-        fraction = self.table.fraction("fraction")
-        assert fraction is not None
-        name, citation, note = self.table.text("name"), self.table.citation(), self.table.text("note")
-        return tuple(
-            Limit(name=name, resource=Resource(resource), fraction=fraction, citation=citation, note=note)
-            for resource in self.table.texts("resources")
-        )
+        for resource in self.resources:
+            yield Limit(name=self.name, resource=resource, fraction=self.fraction, citation=self.citation, note=self.note)
+
+
+class FamilyLimits(Struct, frozen=True):
+    """The whole file."""
+
+    limit: tuple[FamilyLimit, ...]
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[FamilyLimit, ...]:
     """Every limit in ``limits.toml``."""
-    document = Table(LIMITS.name, "", tomllib.loads(LIMITS.read_text("utf-8")))
-    return tuple(Rule(table) for table in document.tables("limit"))
+    return read_toml(LIMITS, FamilyLimits).limit
 
 
 def limits_for(machine: Machine) -> tuple[Limit, ...]:

@@ -13,7 +13,9 @@ from msgspec.structs import replace
 from ..errors import MachineError, UsageError
 from ..files.user_folders import user_folder
 from .chip_specs import Card
-from .reading import build, parse_file
+from .machine_file import MachineFile
+from .reading import build
+from .toml_files import read_toml
 
 if TYPE_CHECKING:
     from .cpu import Cpu
@@ -64,7 +66,7 @@ def measured_card(cpu: "Cpu") -> Card | None:
         return None
     if not path.is_file():
         return None
-    card = build(parse_file(path))
+    card = build(read_toml(path, MachineFile), path.name)
     conditions = dict(card.machine.conditions)
     same = (conditions.get("cpu"), conditions.get("cores"), conditions.get("threads")) == (cpu.model, str(cpu.cores), str(cpu.threads))
     return card if same else None

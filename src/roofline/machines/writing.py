@@ -1,112 +1,101 @@
 """Writing a measured machine as a machine file, for this computer or to share."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
+
+from msgspec import to_builtins
 
 from ..errors import OutputError
 from ..files.output_files import write_file
-from ..machine import Capacity, Ceiling, Figure
+from ..machine import Capacity, Ceiling
 from ..units import show
-from .chip_specs import Card, Spec, Sustained, Sweep
-from .reading import SCHEMA
-
-DIGITS = 6
+from .chip_specs import Card
+from .machine_file import DIGITS, SCHEMA
 
 
 def machine_toml(card: Card) -> str:
     """The machine file of a card: its rates with their spread, capacities, sustained rates and the conditions of the measurement."""
     machine = card.machine
-    capacities = {each.level.name: each for each in machine.capacities}
-    lines = [f"schema = {_text(SCHEMA)}", f"name = {_text(machine.name)}", f"title = {_text(machine.title)}"]
-    lines += [f"extends = {_text(card.extends)}"] if card.extends else []
-    lines += [f"{key} = {_text(text)}" for key in ("vendor", "kind", "arch") if (text := getattr(machine, key))]
-    lines += [f"cores = {machine.cores}"] if not card.extends else []
-    lines += [f"launch_latency = {_text(show(machine.launch_latency_s, 's', DIGITS))}"]
-    if machine.launch_floor_s is not None:
-        lines += [f"launch_floor = {_text(show(machine.launch_floor_s, 's', DIGITS))}"]
-    lines += [f"notes = [{', '.join(map(_text, machine.notes))}]"] if machine.notes else []
-    if machine.conditions:
-        lines += ["", "[conditions]", *(f"{_text(name)} = {_text(value)}" for name, value in machine.conditions)]
-    if card.specs:
-        lines += ["", "[specs]", *(f"{_text(each.name)} = {{ {_spec(each)} }}" for each in card.specs)]
-    if card.sweep:
-        lines += ["", "[sweep]"]
-        for pattern in dict.fromkeys(each.pattern for each in card.sweep):
-            points = (each for each in card.sweep if each.pattern == pattern)
-            lines += [f"{_text(pattern)} = [", *(f"    {_text(_point(each))}," for each in points), "]"]
-    for ceiling in machine.ceilings:
-        resource = ceiling.resource
-        kind, key = ("memory", "level") if resource.is_memory else ("link", "resource") if resource.is_link else ("compute", "resource")
-        lines += ["", f"[[{kind}]]", f"{key} = {_text(resource.name)}", *_rate(ceiling)]
-        if kind == "memory" and (capacity := capacities.pop(resource.name, None)):
-            lines += _capacity(capacity)
-    for name, capacity in capacities.items():
-        lines += ["", "[[memory]]", f"level = {_text(name)}", *_capacity(capacity)]
-    for each in card.sustained:
-        lines += ["", "[[sustained]]", *_sustained(each)]
-    return "\n".join(lines) + "\n"
+    sweep: dict[str, list[str]] = {}
+    for point in card.sweep:
+        sweep.setdefault(point.pattern, []).append(f"{point.bytes:.0f} B at {_quantity(point.rate, 'B/s')}")
+    sizes = {each.level.name: _capacity(each) for each in machine.capacities}
+    memories = [{"level": c.resource.name, **_rate(c), **sizes.pop(c.resource.name, {})} for c in machine.memories]
+    tables = {
+        "schema": SCHEMA,
+        "name": machine.name,
+        "title": machine.title,
+        "extends": card.extends,
+        **{key: getattr(machine, key) for key in ("vendor", "kind", "arch")},
+        "cores": None if card.extends else machine.cores,
+        "launch_latency": _quantity(machine.launch_latency_s, "s"),
+        "launch_floor": None if machine.launch_floor_s is None else _quantity(machine.launch_floor_s, "s"),
+        "notes": machine.notes,
+        "conditions": dict(machine.conditions),
+        "specs": card.specs,
+        "sweep": sweep,
+        "compute": [
+            {"resource": c.resource.name, **_rate(c)} for c in machine.ceilings if not (c.resource.is_memory or c.resource.is_link)
+        ],
+        "memory": [*memories, *({"level": level, **size} for level, size in sizes.items())],
+        "link": [{"resource": c.resource.name, **_rate(c)} for c in machine.ceilings if c.resource.is_link],
+        "sustained": card.sustained,
+    }
+    return "\n".join(_toml(to_builtins(tables, enc_hook=str))).lstrip() + "\n"
 
 
-def _rate(ceiling: Ceiling) -> Iterable[str]:
-    per = ceiling.resource.per
-    yield f"rate = {_quantity(ceiling.rate, per)}"
-    if spread := ceiling.spread:
-        percentiles = ", ".join(f"{name} = {_quantity(getattr(spread, name), per)}" for name in ("p5", "p50", "p95"))
-        yield f"spread = {{ {percentiles} }}"
-    yield f"provenance = {_text(ceiling.provenance)}"
-    yield from _citation_and_note(ceiling.citation, ceiling.note)
-    if ceiling.others:
-        yield "others = ["
-        yield from (f"    {{ {_other(other, per)} }}," for other in ceiling.others)
-        yield "]"
+def _rate(ceiling: Ceiling) -> dict[str, Any]:
+    per, spread = ceiling.resource.per, ceiling.spread
+    others = [{"rate": _quantity(each.value, per), "source": each.citation, "note": each.note} for each in ceiling.others]
+    return {
+        "rate": _quantity(ceiling.rate, per),
+        "spread": {key: _quantity(getattr(spread, key), per) for key in ("p5", "p50", "p95")} if spread else {},
+        "provenance": ceiling.provenance,
+        "source": ceiling.citation,
+        "note": ceiling.note,
+        "others": others,
+    }
 
 
-def _spec(each: Spec) -> str:
-    value = _text(each.value) if isinstance(each.value, str) else str(each.value)
-    return ", ".join((f"value = {value}", f"provenance = {_text(each.provenance)}", *_citation_and_note(each.citation, each.note)))
-
-
-def _point(each: Sweep) -> str:
-    return f"{each.bytes:.0f} B at {show(each.rate, 'B/s', DIGITS)}"
-
-
-def _other(other: Figure, per: str) -> str:
-    return ", ".join((f"rate = {_quantity(other.value, per)}", *_citation_and_note(other.citation, other.note)))
-
-
-def _capacity(capacity: Capacity) -> Iterable[str]:
-    yield f"capacity = {_text(f'{capacity.bytes:.0f} B')}"
-    yield f"capacity_provenance = {_text(capacity.provenance)}"
-    if capacity.citation:
-        yield f"capacity_source = [{_text(capacity.citation)}]"
-
-
-def _sustained(each: Sustained) -> Iterable[str]:
-    yield f"what = {_text(each.what)}"
-    if each.resource:
-        yield f"resource = {_text(each.resource.name)}"
-    yield f"rate = {_quantity(each.rate, each.per)}"
-    if each.fraction is not None:
-        yield f"fraction = {each.fraction:.{DIGITS}g}"
-    yield f"limit = {_text(each.limit)}"
-    yield from _citation_and_note(each.citation, each.note)
-
-
-def _citation_and_note(citation: str, note: str) -> Iterable[str]:
-    if citation:
-        yield f"source = [{_text(citation)}]"
-    if note:
-        yield f"note = {_text(note)}"
+def _capacity(capacity: Capacity) -> dict[str, str]:
+    size = f"{capacity.bytes:.0f} B"
+    return {"capacity": size, "capacity_provenance": capacity.provenance, "capacity_source": capacity.citation}
 
 
 def _quantity(value: float, unit: str) -> str:
-    return _text(show(value, unit, DIGITS))
+    return show(value, unit, DIGITS)
 
 
-def _text(words: str) -> str:
-    """A TOML string, escaped like JSON plus DEL, which only TOML requires to be escaped."""
-    return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _toml(tables: Mapping[str, Any], heading: str = "") -> Iterator[str]:
+    """The lines of a file, or of one of its tables; what is empty is left out."""
+    if heading:
+        yield from ("", heading)
+    given = {key: value for key, value in tables.items() if value not in (None, "", (), [], {})}
+    inner = {key: value for key, value in given.items() if not heading and _is_table(value)}
+    yield from (f"{_key(key)} = {_value(value)}" for key, value in given.items() if key not in inner)
+    for key, value in inner.items():
+        for table in [value] if isinstance(value, dict) else value:
+            yield from _toml(table, f"[{key}]" if isinstance(value, dict) else f"[[{key}]]")
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, (list, tuple)) and isinstance(value[0], dict))
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").isalnum() and key.isascii() else _value(key)
+
+
+def _value(value: object) -> str:
+    """A value of TOML, in one line unless it is a list of several: a string is escaped like JSON, plus DEL, which only TOML escapes."""
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{_key(key)} = {_value(inner)}' for key, inner in value.items() if inner != '')} }}"
+    if isinstance(value, (list, tuple)):
+        inner = [_value(each) for each in value]
+        return f"[{inner[0]}]" if len(inner) == 1 else "\n".join(["[", *(f"    {each}," for each in inner), "]"])
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def write_machine_file(card: Card, path: Path) -> None:

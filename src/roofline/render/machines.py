@@ -60,10 +60,10 @@ def card_text(card: Card, paper: Paper = PLAIN) -> str:
         [
             ("vendor", ", ".join(str(each) for each in (machine.vendor, machine.kind, machine.arch, machine.year) if each)),
             ("scope", f"figures are per {machine.scope}; one chip is {whole}"),
-            ("names", "; ".join(f"{each.tool}: {', '.join(each.names)}" for each in card.names)),
+            ("names", "; ".join(f"{tool}: {', '.join(names)}" for tool, names in card.names.by_tool.items())),
             ("power", f"{show(card.power.watts, 'W')} {card.power.term}" if card.power else ""),
             ("launch", f"{show(machine.launch_latency_s, 's')} latency"),
-            ("specs", "; ".join(f"{spec.name} {spec.value}" for spec in card.specs)),
+            ("specs", "; ".join(f"{name} {spec.value}" for name, spec in card.specs.items())),
             ("measured", "; ".join(value if name == "date" else f"{name} {value}" for name, value in machine.conditions)),
         ],
         paper,
