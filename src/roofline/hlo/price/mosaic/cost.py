@@ -1,6 +1,6 @@
 """The cost of a Mosaic kernel: the work of its code and the traffic of its windows."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from math import prod
 
@@ -8,6 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from ....cost import Cost
+from ....units import show
+from ....workload import COUNTED
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.literals import MAX_TABLE
@@ -15,6 +17,7 @@ from ...read.mlir.bytecode import MAGIC
 from ...read.mlir.types import DYNAMIC
 from ..memory_spaces import level
 from .code import Kernel, Misread, Operation, read_bytecode
+from .grouped import grouped_flops, in_order
 from .operations import number
 from .ranges import Range, constant, unknown
 from .scalars import Scalars
@@ -87,11 +90,21 @@ class _Call(Struct):
         if len(settings) != len(arrays) - prefetched:
             raise Misread("a kernel with other windows than arrays")
         scalars = self._bounded(scalars, settings, arrays[prefetched:], len(self.operands) - given - prefetched)
-        tally, vmem = self._windows(scalars, settings, arguments, arrays, prefetched, len(self.operands) - given)
+        inputs = len(self.operands) - given
+        views = {
+            place: view
+            for place, each in enumerate(settings, prefetched)
+            if arrays[place].is_bounded and (view := window(self.kernel, each, scalars)) is not None
+        }
+        needed = grouped_flops(self.kernel, arguments, arrays, views, inputs)
+        tally, vmem = self._windows(scalars, views, arguments, arrays, inputs, is_grouped=needed is not None)
         for argument in scratch:
             kind = self.kernel.type(argument)
             vmem += kind.elements * number(kind.element).bits // 8 if kind.space == "vmem" else 0
-        tally.merge(self._walk(scalars, arguments, arrays))
+        work = self._walk(scalars, arguments, arrays)
+        if needed is not None:
+            work.notes |= dict.fromkeys(_needs_only(work, needed))
+        tally.merge(work)
         if min((*tally.low.values(), *tally.high.values()), default=0) < 0:
             raise Misread("amounts below 0")
         least, most = tally.costs
@@ -134,11 +147,12 @@ class _Call(Struct):
     def _windows(
         self,
         scalars: Scalars,
-        settings: list[dict[str, object]],
+        views: Mapping[int, Window],
         arguments: Sequence[int],
         arrays: Sequence[Shape],
-        prefetched: int,
         inputs: int,
+        *,
+        is_grouped: bool,
     ) -> tuple[Tally, int]:
         """The bytes that tables and windows move, and the VMEM of the windows."""
         tally, vmem = Tally(), 0
@@ -146,8 +160,11 @@ class _Call(Struct):
             kind = self.kernel.type(argument)
             if kind.space in ("any", "hbm", "semaphore_mem") or not shape.is_bounded:
                 continue
-            view = window(self.kernel, settings[place - prefetched], scalars) if place >= prefetched else None
+            view = views.get(place)
             moved = Bounds(shape.bytes, shape.bytes) if view is None else copied(view, shape, scalars.extents)
+            if view is not None and is_grouped:
+                most = copied(in_order(view, shape), shape, scalars.extents).high
+                moved = Bounds(min(moved.low, most), most)
             memory = level(shape, self.platform, "read" if place < inputs else "write")
             if memory is not None:
                 tally.add(memory, moved)
@@ -166,6 +183,14 @@ class _Call(Struct):
                 steps = scalars.axis(place).low
                 runs = Range(runs.low * (steps < extent.low), runs.high * (steps < extent.high))
         return Walk(self.kernel, scalars, self.platform, levels).block(self.kernel.body, runs)
+
+
+def _needs_only(work: Tally, needed: int) -> Iterator[str]:
+    """Limits products to the FLOP that their operation needs; a note says how many they may be with the rows of tiles that groups share."""
+    for resource, most in work.high.items():
+        if resource.unit == "matrix" and most > needed:
+            work.high[resource], work.low[resource] = needed, min(work.low[resource], needed)
+            yield f"{COUNTED}rows once, blocks in order, as if sorted by group; with tiles that groups share up to {show(most, 'FLOP')}"
 
 
 def _in_vmem(size: int, view: Window | None, scalars: Scalars) -> int:

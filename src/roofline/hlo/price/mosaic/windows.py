@@ -4,7 +4,7 @@ An input's block is fetched when it differs from that of the step before; an out
 end. Of a block that reaches beyond its array only the part inside is copied.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
 import numpy as np
@@ -18,11 +18,15 @@ from .work import Bounds
 
 
 class Window(Struct, frozen=True):
-    """A window of a kernel: its block's sizes, the block's position in each step, in elements, and how many copies VMEM has of it."""
+    """A window of a kernel: its block's sizes, the block's position in each step, in elements, and how many copies VMEM has of it.
+
+    ``tables`` are the arguments of the kernel, by place, in which the position is looked up.
+    """
 
     bounds: tuple[int, ...]
     starts: tuple[Range, ...]
     copies: int
+    tables: frozenset[int] = frozenset()
 
 
 def window(kernel: Kernel, settings: Mapping[str, object], scalars: Scalars) -> Window | None:
@@ -40,7 +44,8 @@ def window(kernel: Kernel, settings: Mapping[str, object], scalars: Scalars) -> 
         raise Misread("a window whose blocks have another rank than their positions")
     if "element_window" not in str(settings.get("window_kind", "")):
         indices = tuple(_times(index, size) for index, size in zip(indices, sizes, strict=True))
-    return Window(sizes, indices, 1 if "synchronous" in str(settings.get("pipeline_mode", "")) else 2)
+    copies = 1 if "synchronous" in str(settings.get("pipeline_mode", "")) else 2
+    return Window(sizes, indices, copies, frozenset(_looked_up(function)))
 
 
 def blocks_along(kernel: Kernel, settings: Mapping[str, object], scalars: Scalars, shape: Shape, axis: int) -> int | None:
@@ -62,6 +67,14 @@ def indices_of(function: Operation, scalars: Scalars) -> list[Range]:
     """What a function of the grid's steps and the tables returns."""
     inner = inside(function, scalars)
     return [inner.value(value) for value in function.body().yielded]
+
+
+def _looked_up(function: Operation) -> Iterator[int]:
+    """The places of the arguments that a function of the grid's steps reads numbers from."""
+    body = function.body()
+    for operation in body.everything():
+        if operation.name == "memref.load" and operation.operands and operation.operands[0] in body.arguments:
+            yield body.arguments.index(operation.operands[0])
 
 
 def inside(function: Operation, scalars: Scalars) -> Scalars:
