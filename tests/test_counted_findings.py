@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
-from roofline.analysis.counted_findings import Good, losses
-from roofline.analysis.finding_kinds import KINDS
+from roofline.analysis.findings.counted import Good, losses
 from roofline.cost import Cost
 from roofline.machines.catalogue import load
 from roofline.placement import MinimumTimes
+from roofline.rules.words import page
 from roofline.sources.ncu import read_counters
 from roofline.workload import Launch, Op, Usage
 
@@ -86,7 +86,7 @@ def test_a_report_says_what_to_change() -> None:
     report = rl.analyze(TRITON)
     first = report.findings[0]
     assert first.kind == "cache-traffic"
-    assert first.levers == KINDS["cache-traffic"].levers
+    assert first.levers == page("cache-traffic").levers
     assert {"contended-atomics", "scattered-access", "few-blocks"} <= {finding.kind for finding in report.findings}
     blocks = next(finding for finding in report.findings if finding.kind == "few-blocks")
     assert "serial keeps the SMs busy for 0.76% of its time, with 1 block for 132 SMs" in blocks.message

@@ -12,9 +12,8 @@ import msgspec
 import pytest
 
 import roofline
-from roofline.analysis.finding_kinds import KINDS
 from roofline.report import Point, Report
-from roofline.rules.words import rule_kinds
+from roofline.rules.words import kinds
 
 FAULTS = Path(__file__).parent.parent / "benchmarks" / "faults"
 _spec = importlib.util.spec_from_file_location("faults_score", FAULTS / "score.py")
@@ -95,7 +94,7 @@ def test_every_capture_is_described_and_every_line_lies_in_its_program() -> None
     places = lines_of_functions("programs.py")
     places |= {f"everyday_{name}": lines for name, lines in lines_of_functions("held_out/everyday/programs.py").items()}
     for name, want in scorer.EXPECTED.items():
-        assert set(want.get("kinds", ())) | set(want.get("allowed", ())) <= {*KINDS, *rule_kinds()}, name
+        assert set(want.get("kinds", ())) | set(want.get("allowed", ())) <= {*kinds()}, name
         for line in want.get("lines", ()):
             file, _, number = line.partition(":")
             if file == "programs.py":

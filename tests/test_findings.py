@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis import assemble
-from roofline.analysis.finding_kinds import KINDS
 from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
 from roofline.operation import Streamed
 from roofline.report import Report
+from roofline.rules.words import page
 from roofline.workload import FETCHES, Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Saves, Share, Step, Usual, Workload
 from toys import toy
 
@@ -235,7 +235,7 @@ def test_ops_at_the_same_time_share_the_clock(streams: int) -> None:
 
 def test_every_reason_for_idle_time_has_words() -> None:
     for kind in ("input", "sync", "callback", "compile", "dispatch", "transfer", "device"):
-        assert "{" in KINDS[f"idle-{kind}"].phrase or kind == "device"
+        assert "{" in page(f"idle-{kind}").observation or kind == "device"
 
 
 def test_programs_that_hand_arrays_on_could_be_one() -> None:
@@ -481,7 +481,7 @@ def test_a_few_small_kernels_between_large_ones_promise_nothing(large_s: float, 
 def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(looped_s: float) -> None:
     looped, plain = an_op("mul", {"hbm": 1e-9}, looped_s, in_loop=True), an_op("add", {"hbm": 1e-9}, 5e-6)
     (finding,) = report_on(looped, plain).findings
-    assert finding.levers == (KINDS["latency"].looped if looped_s > 5e-6 else KINDS["latency"].levers)
+    assert finding.levers == (page("latency").cases["loop"] if looped_s > 5e-6 else page("latency").levers)
     assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
 
 
@@ -490,7 +490,7 @@ def test_loops_that_compute_linear_recurrences_are_told_of_associative_scans_fir
     reason = Avoidable(kind="latency", instead=Cost.of({"hbm": 1e-9}), group="linear")
     linear, other = (an_op(name, {"hbm": 1e-9}, s, in_loop=True) for name, s in (("mul", linear_s), ("add", 5e-6)))
     (finding,) = report_on(replace(linear, avoidable=(reason,)), other).findings
-    assert finding.levers == (KINDS["latency"].linear if linear_s > 5e-6 else KINDS["latency"].looped)
+    assert finding.levers == (page("latency").cases["linear loop"] if linear_s > 5e-6 else page("latency").cases["loop"])
     assert finding.levers[0].startswith("lax.associative_scan") == (linear_s > 5e-6)
 
 
@@ -515,7 +515,7 @@ def test_small_matmuls_of_few_rows_outside_of_loops_are_latency_bound() -> None:
 @pytest.mark.parametrize("kernels", [100, 101])
 def test_small_kernels_get_advice_on_loops_only_where_an_iteration_has_few_of_them(kernels: int) -> None:
     (finding,) = report_on(*[an_op(f"mul.{place}", {"hbm": 1e-9}, 5e-6, in_loop=True) for place in range(kernels)]).findings
-    assert finding.levers == (KINDS["latency"].looped if kernels <= 100 else KINDS["latency"].levers)
+    assert finding.levers == (page("latency").cases["loop"] if kernels <= 100 else page("latency").levers)
 
 
 @pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])

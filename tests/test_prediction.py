@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from roofline.analysis.excess_causes import causes
 
 from roofline.analysis import assemble, price
-from roofline.analysis.excess_causes import causes
 from roofline.analysis.expected_times import split_time
 from roofline.analysis.op_times import OpTime
 from roofline.cli import main

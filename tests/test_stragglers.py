@@ -1,13 +1,16 @@
 """Devices that hold the others up: slower in their own work, or last where they meet."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from roofline.analysis import analyze
-from roofline.analysis.stragglers import median, spreads, straggler
+from roofline.analysis.findings.stragglers import median, spreads
+from roofline.analysis.findings.stragglers import straggler as evidence_of
+from roofline.analysis.findings.writing import Writer
 from roofline.cost import Cost
-from roofline.report import DeviceInfo, DeviceShare, OpInfo, Report
+from roofline.report import DeviceInfo, DeviceShare, Finding, OpInfo, Report
 from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Workload
 from toys import HBM, toy
@@ -16,6 +19,11 @@ from xspace_profiles import Instruction, gpu, hlo, kernel, programs, write
 
 PSUM = Path(__file__).parents[2] / "shared" / "data" / "third_party" / "tpu_v6e_psum.xplane.pb"
 FOUR = tuple(DeviceInfo(id=id, name="chip", host="ab"[id // 2]) for id in range(4))
+
+
+def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo]) -> Finding | None:
+    evidence = evidence_of(ops, shares, devices)
+    return Writer().finding(evidence) if evidence else None
 
 
 def rows(op: OpInfo, *times: float, count: int = 1) -> list[DeviceShare]:

@@ -7,13 +7,15 @@ import pytest
 from msgspec.structs import replace
 
 from roofline.analysis import analyze
-from roofline.analysis.finding_kinds import KINDS
-from roofline.analysis.platform_kinds import kinds_for
 from roofline.analysis.what_if import what_if
 from roofline.machine import Machine
 from roofline.report import Finding, Report
+from roofline.rules.words import kinds, page, words_of
 from torch_writer import BACKWARD, MAIN, NODE, TorchTrace
 
+IDLE_AND_KERNELS = [
+    kind for kind in kinds() if page(kind).chapter in ("Idle time", "Distance to the roofline", "Kernels by their counters")
+]
 WIDE = (8192, 8192)  # 128 MB in bf16: 28 µs to read
 LISTS = {
     "aten::_foreach_lerp_": "TernaryOpScalarFunctor<float, 2, 2, 0>",
@@ -205,7 +207,7 @@ def test_casts_to_fp32_before_norms_are_autocasts_where_weights_are_cast(tmp_pat
 
 def test_compiled_programs_are_not_told_to_compile() -> None:
     eager, compiled, replayed = (
-        kinds_for("torch", **said)["idle-dispatch"].change for said in ({}, {"compiled": True}, {"replayed": True})
+        words_of("idle-dispatch", "", ("pytorch", *launched)).change for launched in ((), ("compiled",), ("replayed",))
     )
     assert "compiling the model" in eager
     assert "compiling" not in compiled + replayed
@@ -213,11 +215,11 @@ def test_compiled_programs_are_not_told_to_compile() -> None:
 
 
 def test_advice_about_pytorch_speaks_of_pytorch() -> None:
-    assert kinds_for("xspace") is KINDS
     words = re.compile(r"\bjax|jnp\.|\blax\.|\bjit|Pallas|astype|preferred_element_type")
-    for name, kind in (*kinds_for("torch").items(), *kinds_for("torch", on_cpu=True).items()):
-        assert not [lever for lever in (*kind.levers, *kind.looped) if words.search(lever)], name
-    assert set(kinds_for("torch")) == set(KINDS)
+    for kind in IDLE_AND_KERNELS:
+        for terms in ("pytorch",), ("pytorch", "host"):
+            assert [lever for lever in words_of(kind, "", terms).levers if words.search(lever)] == [], kind
+    assert any(words.search(lever) for kind in IDLE_AND_KERNELS for lever in page(kind).levers)
 
 
 def test_small_operators_and_views_do_not_part_a_chain(tmp_path: Path) -> None:

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from . import units as units
     from .analysis import analyze as analyze
     from .analysis import price as price
-    from .analysis.advice import explain as explain
     from .analysis.budgets import check as check
+    from .analysis.findings.single_ops import explain as explain
     from .analysis.validation import validate as validate
     from .checking import BudgetCheck as BudgetCheck
     from .checking.baselines import Baseline as Baseline
@@ -78,7 +78,7 @@ if TYPE_CHECKING:
 # name -> module, and the name there where it differs
 _HOMES = {
     **dict.fromkeys(("analyze", "price"), "analysis"),
-    "explain": "analysis.advice",
+    "explain": "analysis.findings.single_ops",
     "check": "analysis.budgets",
     "baseline": "checking.baselines:baseline_of",
     "validate": "analysis.validation",

@@ -1,20 +1,17 @@
 """Analysis: a recording compared with a machine's limits. The command line and every other entry point call this.
 
 Ops are placed (`placed_ops`), their times and losses summed into points (`program_points`, `losses`), and findings made of what is lost,
-idle or unneeded (`findings`, `idle_findings`, `kernel_findings`, `avoidable_work`), with advice (`advice`). `what_if` predicts changes
+idle or unneeded (`findings/`). `what_if` predicts changes
 (`changes/`), `validation` checks that counts and times agree, `budgets` checks conditions.
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from itertools import compress, count
-from operator import not_
 from pathlib import Path
 from typing import Any, cast
 
 from msgspec.structs import asdict, replace
 
 from ..columns.lazy_rows import column
-from ..columns.op_columns import MANY
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..errors import UsageError
@@ -32,7 +29,6 @@ from ..report import (
     CeilingInfo,
     DeviceInfo,
     DeviceShare,
-    Finding,
     IdleInfo,
     IdleShare,
     InputInfo,
@@ -41,7 +37,6 @@ from ..report import (
     MachineInfo,
     OpInfo,
     OtherFigure,
-    Point,
     Report,
     SpreadInfo,
     StepDeviceShare,
@@ -52,26 +47,20 @@ from ..sources import read
 from ..sources.remote import Progress
 from ..sources.report_json import only_stored_report
 from ..workload import Op, Recording, Workload
-from .advice import advise, doubts
-from .advice_rules import Program
 from .assumed_machine import device_of_program, plausible_machine, with_dispatch
 from .cache_hits import cache_hits_note
-from .doubt_order import decisive_doubts, decisive_first
 from .evidence import with_evidence
 from .expected_times import predict_op
-from .finding_kinds import ASKED
-from .findings import diagnose
+from .findings.diagnosis import findings
+from .findings.stragglers import straggler
+from .findings.wall_clock import WallClock
 from .memory import out_of_memory, with_capacity
 from .needed_work import Needed, needed
 from .op_rows import rows_of
 from .op_times import OpTimes, share_waited_for
 from .placed_ops import PlacedOps
-from .program_chains import KIND as CHAIN
-from .program_clock import clock_of
 from .program_points import points
-from .savings import with_wall_clock
 from .shared_work import with_shared_work
-from .stragglers import straggler
 from .summary import summary
 from .throughput import with_throughput
 
@@ -135,13 +124,15 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     step_shares, device_shares = _step_shares(recording), _device_shares(recording)
     memory, described = with_capacity(recording.memory, machine), describe(lowered)
-    found = _advice(recording, placed, op_times, made, machine, corrections)
-    found = _with_straggler(found, ops, device_shares, devices)
-    findings = _with_wall_clock(found, placed, made, recording, step_shares, device_shares)
-    findings = _with_predictions(findings, recording, made, lowered, calibration)
-    findings = decisive_first(findings, decisive_doubts(placed, made, machine))
+    has_average = not recording.steps or any(point.scope == "average" for point in made)
+    device_count = len(recording.devices) or len({share.device for share in device_shares})
+    wall = WallClock(placed.time_s, placed.floor_s, step_shares if has_average else (), device_count)
+    slow = straggler(ops, device_shares, devices) if len(devices) > 1 else None
+    found = findings(
+        recording, placed, op_times, made, machine, corrections, wall, calibration or calibration_for(lowered), [slow] if slow else []
+    )
     if (too_much := out_of_memory(memory, machine)) is not None:
-        findings = (too_much, *findings)
+        found = (too_much, *found)
     return Report(
         input=_input(recording, devices, placed),
         machine=described,
@@ -153,11 +144,11 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         by_device=device_shares,
         by_step_and_device=_step_device_shares(recording),
         idle=_idle(recording),
-        findings=findings,
+        findings=found,
         memory=memory,
         timeline=_timeline(recording, op_times),
         folds=fold_infos(ops),
-        summary=summary(made, described, devices, findings),
+        summary=summary(made, described, devices, found),
     )
 
 
@@ -230,19 +221,6 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
     )
 
 
-def _with_predictions(
-    findings: tuple[Finding, ...], recording: Recording, made: Sequence[Point], machine: Machine, calibration: Calibration | None
-) -> tuple[Finding, ...]:
-    """The findings with the predicted effect of the changes that they recommend, if any."""
-    ops = recording.workload.ops
-    kinds = ASKED.keys() if any(column(ops, "takes")) else ASKED.keys() - {CHAIN}  # chains need the arrays that ops share
-    if not any(finding.kind in kinds for finding in findings) or len(ops) > MANY:
-        return findings
-    from .finding_predictions import with_predictions  # needed by few programs
-
-    return with_predictions(findings, recording, made, machine, (calibration or calibration_for(machine)).for_kernels())
-
-
 def _predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:
     """The expected time of each op, by its id; none for very many ops, where this would take longer than the rest."""
     ops = recording.workload.ops
@@ -278,50 +256,6 @@ def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, pre
             needs[number] = least
     waited_share = share_waited_for(placed.ops, placed.floor_s, minimum_s)
     return OpTimes(placed.ops, placed.floor_s, placed.causes, placed.unit, needs, predicted, waited_share)
-
-
-def _advice(
-    recording: Recording, placed: PlacedOps, op_times: OpTimes, made: Sequence[Point], machine: Machine, corrections: Corrections
-) -> Sequence[Finding]:
-    """The findings, in any order: for hand formulas one per op; for a program suspect figures and savings."""
-    if recording.format == "formula" or not made:
-        expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
-        return advise([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
-    clock = clock_of(made, recording.steps)
-    unpriced = list(compress(count(), map(not_, placed.priced)))
-    program = Program(
-        names=column(placed.ops, "name"),
-        times=placed.time_s,
-        unrated=placed.unrated,
-        unpriced=unpriced,
-        machine=machine,
-        count=len(op_times),
-        time_s=clock.whole_s if clock.measured else 0.0,
-        notes={id: placed.ops[id].notes for id in unpriced},
-    )
-    return [*doubts(program, placed.doubts(), placed.__getitem__), *diagnose(op_times, recording, machine, clock, corrections)]
-
-
-def _with_straggler(
-    found: Sequence[Finding], ops: Sequence[OpInfo], shares: tuple[DeviceShare, ...], devices: tuple[DeviceInfo, ...]
-) -> Sequence[Finding]:
-    """The findings, with that about a straggler among the devices added."""
-    slow = straggler(ops, shares, devices) if len(devices) > 1 else None
-    return [*found, slow] if slow else found
-
-
-def _with_wall_clock(
-    found: Sequence[Finding],
-    placed: PlacedOps,
-    made: Sequence[Point],
-    recording: Recording,
-    step_shares: tuple[StepShare, ...],
-    device_shares: tuple[DeviceShare, ...],
-) -> tuple[Finding, ...]:
-    """The findings with their savings over the run, and per step if steps were averaged."""
-    has_average = not recording.steps or any(point.scope == "average" for point in made)
-    devices = len(recording.devices) or len({share.device for share in device_shares})
-    return with_wall_clock(found, placed.time_s, placed.floor_s, step_shares if has_average else (), devices)
 
 
 def price(

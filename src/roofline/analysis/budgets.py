@@ -14,11 +14,11 @@ from ..checking.report_changes import difference
 from ..errors import expect
 from ..machines import load
 from ..report import Report
-from ..rules.words import rule_kinds
+from ..rules.words import kinds
 from ..sources.baseline_json import read_baseline
 from ..sources.report_json import as_recording
 from ..sources.samples import is_sample
-from . import advice_kinds, assemble, finding_kinds, stragglers
+from . import assemble
 from .what_if import timed, what_if
 
 
@@ -76,7 +76,7 @@ def read_limits(text: str, time: str) -> tuple[Condition, ...]:
 
 def finding_names() -> tuple[str, ...]:
     """The kinds of findings that there are."""
-    return tuple(sorted({*advice_kinds.KINDS, *finding_kinds.KINDS, *rule_kinds(), stragglers.KIND}))
+    return kinds()
 
 
 def on_another_chip(report: Report, chip: str) -> Report:

@@ -4,9 +4,9 @@ from msgspec.structs import replace
 
 from ..machine import Machine
 from ..report import Finding
-from ..units import show
-from ..workload import PeakMemory
-from .advice_kinds import KINDS
+from ..workload import Fact, PeakMemory
+from .findings.evidence import Evidence
+from .findings.writing import Writer
 
 KIND = "out-of-memory"
 
@@ -23,8 +23,11 @@ def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None
     """The finding about a program that needs more main memory than the machine has."""
     if memory is None or memory.fits or memory.capacity_bytes is None:
         return None
-    message = (
-        f"{memory.program or 'the program'} needs {show(memory.needed_bytes, 'B')} of memory and {machine.name} has "
-        f"{show(memory.capacity_bytes, 'B')}: {show(memory.needed_bytes - memory.capacity_bytes, 'B')} too much."
-    )
-    return Finding(kind=KIND, message=message, levers=KINDS[KIND].levers)
+    facts: dict[str, Fact | None] = {
+        "program": memory.program or "the program",
+        "machine": machine.name,
+        "needed": memory.needed_bytes,
+        "capacity": memory.capacity_bytes,
+        "excess": memory.needed_bytes - memory.capacity_bytes,
+    }
+    return Writer((machine.kind,)).finding(Evidence(kind=KIND, facts=facts))

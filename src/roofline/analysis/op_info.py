@@ -10,8 +10,8 @@ from ..report import Amounts, AvoidableInfo, CounterInfo, LedgerRow, Number, OpI
 from ..resource import HBM, XLU, matrix
 from ..selection import ROUNDING
 from ..workload import Avoidable, Op, Saves, Usual, source_line
-from .advice_rules import Placed
 from .counters import LaunchCounters, model_against_counters
+from .findings.single_ops import Placed
 from .needed_work import Needed
 from .program_points import amounts, known_parts, number
 

@@ -10,9 +10,8 @@ from ..machine import Machine
 from ..placement import IDEAL, Corrections, Placement, place_op
 from ..resource import HBM, Resource
 from ..workload import AUTOTUNING, Op
-from .advice import doubt
-from .advice_rules import ROUNDING, Placed, faster_memories
 from .cache_hits import COMPULSORY, TOLERANCE, with_cache_hits
+from .findings.single_ops import ROUNDING, Placed, doubt, faster_memories
 from .losses import UNPRICED, cause_of
 
 

@@ -18,7 +18,6 @@ from ..sources.embedded import programs_behind
 from ..units import plain, rounded, show
 from ..workload import Recording, Workload
 from . import assemble
-from .advice_rules import listed
 from .assumed_machine import device_of_program
 from .changes import change
 from .changes.changed_times import Changed
@@ -26,6 +25,7 @@ from .changes.outcome import Uncertainty, outcome
 from .changes.state import State
 from .evidence import with_evidence
 from .expected_times import predict_op
+from .findings.writing import listed
 from .memory import out_of_memory
 
 BF16, FP8 = "dtype bf16", "dtype fp8"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from ..analysis import analyze
 from ..analysis.counters import Comparison, model_against_counters
-from ..analysis.stragglers import spreads
+from ..analysis.findings.stragglers import spreads
 from ..analysis.throughput import with_throughput
 from ..analysis.without_feeds import without_feeds
 from ..errors import UsageError, did_you_mean

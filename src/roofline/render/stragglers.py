@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..analysis.stragglers import SLOWER, Spread
+from ..analysis.findings.stragglers import SLOWER, Spread
 from ..units import plain, show
 from .op_table import NOTHING, more
 from .tables import PLAIN, Cell, Paper, table

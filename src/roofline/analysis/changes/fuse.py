@@ -25,7 +25,7 @@ from ...operation import Streamed, width
 from ...prediction.terms import joined
 from ...resource import HBM, TRANSCENDENTAL
 from ...workload import Op
-from ..program_chains import passed_arrays
+from ..findings.program_chains import passed_arrays
 from .change_words import Words
 from .state import State
 

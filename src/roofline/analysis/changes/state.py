@@ -20,8 +20,8 @@ from ...operation import Convolution, Operation, Product, width
 from ...prediction import Prediction
 from ...prediction.calibration import Calibration
 from ...workload import Op, Recording
-from ..advice_rules import listed
 from ..expected_times import predict_op
+from ..findings.writing import listed
 from .bf16_scatters import added_in_bf16_s
 from .changed_times import OTHER_UNIT, REFORMATTED, Changed, anchored
 

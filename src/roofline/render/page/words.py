@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...analysis.stragglers import slower_devices
+from ...analysis.findings.stragglers import slower_devices
 from ...comparison import TIME, Comparison
 from ...report import DeviceShare, Finding, IdleInfo, InputInfo, OpInfo
 from ...units import percent, plain, rounded, show

@@ -1,0 +1,239 @@
+"""All findings about a recording: evidence of every origin, merged so that an op is in one finding, written and ordered once."""
+
+from collections.abc import Mapping, Sequence, Set
+from itertools import compress, count
+from operator import not_
+
+from msgspec.structs import replace
+
+from ...columns.lazy_rows import column, take, values_at
+from ...columns.op_columns import MANY
+from ...machine import Machine
+from ...machines.architectures import capability_of
+from ...placement import Corrections, MinimumTimes
+from ...prediction.calibration import Calibration
+from ...report import Finding, Point, Predicted
+from ...resource import HBM
+from ...workload import RECORDED_ALLOCATIONS, Recording
+from ..idle_time import waiting
+from ..losses import MEMORY
+from ..op_times import OpTimes, share_in_steps
+from ..placed_ops import PlacedOps
+from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
+from .clock import Clock, clock_of
+from .evidence import LEVERS, Evidence
+from .idle import Launching, idle_evidence, with_autotuning
+from .joined import with_removed_launches, with_their_copies
+from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidence
+from .looped_calls import Loops, loops_of
+from .matrix_fill import fills_the_unit, matrix_fill
+from .order import decisive_doubts, in_order
+from .program_chains import KIND as CHAIN
+from .program_chains import programs_per_step
+from .single_ops import Program, doubts, op_evidence
+from .wall_clock import WallClock
+from .writing import Writer
+
+TORCH = "torch"  # the format of recordings of PyTorch's profiler
+CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
+JAX, PYTORCH, COMPILED, REPLAYED, HOST = "jax", "pytorch", "compiled", "replayed", "host"  # terms of words: see `rules.words`
+COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
+OF_BYTES = ("tile-padding", "layout-copies")  # kinds of avoidable work that leave the products of an op as they are
+FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
+# On a TPU, cases of levers that come before those of a kind, unless the chip lacks what they need or the program has it already.
+FILL, FASTER, IN_VMEM = "fill", "faster", "in vmem"
+
+
+def findings(
+    recording: Recording,
+    placed: PlacedOps,
+    op_times: OpTimes,
+    points: Sequence[Point],
+    machine: Machine,
+    corrections: Corrections,
+    wall: WallClock,
+    calibration: Calibration,
+    further: Sequence[Evidence] = (),
+) -> tuple[Finding, ...]:
+    """The findings: for hand formulas about each op, for a program what changes save, and suspect figures, ``further`` ones among them."""
+    decisive, names = decisive_doubts(placed, points, machine), column(placed.ops, "name")
+    if recording.format == "formula" or not points:
+        expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
+        found = op_evidence([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
+        writer = Writer((machine.kind,), names=names, wall=wall)
+        return in_order(map(writer.finding, [*found, *further]), wall.op_times, wall.floor_s, decisive)
+    clock = clock_of(points, recording.steps)
+    suspect = doubts(_program(placed, machine, clock), placed.doubts(), placed.__getitem__)
+    writer, found = _diagnosed(op_times, recording, machine, clock, corrections, wall)
+    predicted = _predicted(found, writer, recording, clock, corrections.lower(machine), calibration)
+    written = [writer.finding(one, predicted.get(writer.words(one.kind, one.group).whatif or "")) for one in [*suspect, *found, *further]]
+    return in_order(written, wall.op_times, wall.floor_s, decisive)
+
+
+def _program(placed: PlacedOps, machine: Machine, clock: Clock) -> Program:
+    unpriced = list(compress(count(), map(not_, placed.priced)))
+    return Program(
+        names=column(placed.ops, "name"),
+        times=placed.time_s,
+        unrated=placed.unrated,
+        unpriced=unpriced,
+        machine=machine,
+        count=len(placed.ops),
+        time_s=clock.whole_s if clock.measured else 0.0,
+        notes={id: placed.ops[id].notes for id in unpriced},
+    )
+
+
+def _diagnosed(
+    op_times: OpTimes, recording: Recording, machine: Machine, clock: Clock, corrections: Corrections, wall: WallClock
+) -> tuple[Writer, list[Evidence]]:
+    """The evidence with savings: avoidable work, idle time, and the distance to what good kernels reach; and what writes it.
+
+    An op is in one finding: first for avoidable work, then for what counters show, then for the speed of its kernel.
+    """
+    clock, ids = _in_averaged_steps(op_times, clock)
+    if (share := clock.exposed(op_times, ids)) < 1:
+        op_times = op_times.exposed(share)
+    writer = Writer(_terms(op_times, ids, recording, machine), clock, op_times, op_times.words("name"), wall)
+    idle = waiting(recording, clock.parts)
+    found = idle_evidence(idle, clock, _launching(op_times, ids, recording, clock))
+    if not machine.ceilings:  # no op has a minimum time, so none has a saving
+        return writer, found
+    cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=recording.format == TORCH)
+    cases = worth_a_line(cases, clock)
+    found = [*(avoidable_evidence(case, clock) for case in cases), *found]
+    left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
+    multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
+    found += matrix_fill(op_times, multiplying, machine, clock)
+    found = with_autotuning(found, op_times, ids, clock)
+    counted = _counted(op_times, left, machine, corrections, clock)
+    left = _without(left, {id for one in counted for id in one.ops})
+    gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))
+    limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
+    kernels = kernel_evidence(op_times, left, clock, gaps, limits, writer, recording.kernels, capability_of(machine))
+    if machine.kind == "tpu":
+        kernels = [_fitting_a_tpu(one, op_times, ids, recording, machine) for one in kernels]
+    found = with_their_copies(found, kernels, idle, op_times, clock)
+    if _is_launched_singly(recording):
+        found = with_removed_launches(found, op_times, ids, clock)
+    return writer, [*found, *counted]
+
+
+def _predicted(
+    found: Sequence[Evidence], writer: Writer, recording: Recording, clock: Clock, machine: Machine, calibration: Calibration
+) -> Mapping[str, Predicted]:
+    """The predicted effect of the `roofline whatif` changes that findings recommend."""
+    ops = recording.workload.ops
+    changes = {
+        one.kind: change for one in found if one.saved and one.saved.whole_s and (change := writer.words(one.kind, one.group).whatif)
+    }
+    if not any(column(ops, "takes")) and changes.keys() <= {CHAIN}:  # chains need the arrays that ops share
+        return {}
+    if not changes or len(ops) > MANY:
+        return {}
+    from .predictions import predictions  # needed by few programs
+
+    return predictions({*changes.values()}, recording, clock, machine, calibration.for_kernels())
+
+
+def _in_averaged_steps(op_times: OpTimes, clock: Clock) -> tuple[Clock, Sequence[int]]:
+    """The clock with each op's share in the averaged steps, and the ids of the ops that run in them; without steps, of all ops."""
+    if not clock.per:
+        return clock, range(len(op_times))
+    clock = replace(clock, shares={id: share_in_steps(op, clock.steps) for id, op in enumerate(op_times.ops)})
+    return clock, [id for id in range(len(op_times)) if clock.share(id)]
+
+
+def _terms(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine) -> Sequence[str]:
+    """The platform, the framework, and how PyTorch runs: the terms of the words of findings."""
+    if recording.format != TORCH:
+        return machine.kind, JAX
+    launched = REPLAYED if _is_replayed(op_times, ids) else COMPILED if _is_compiled(op_times, ids) else ""
+    return machine.kind, PYTORCH, launched, HOST if recording.is_on_host else ""
+
+
+def _launching(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> Launching:
+    """How the host launches the program."""
+    return Launching(
+        eager=recording.format == TORCH,
+        one_program=_is_one_program(op_times, ids, recording, clock),
+        loops=loops_of(op_times, ids, len(recording.steps)) if _is_launched_singly(recording) else Loops(),
+        callbacks=_callbacks(op_times, ids),
+    )
+
+
+def _fitting_a_tpu(one: Evidence, op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine) -> Evidence:
+    """The evidence with the levers that the chip has, and that a compiled program does not use up."""
+    if tuple(one.levers) != LEVERS:
+        return one
+    if one.kind == MEMORY and not _crosses_hbm_once(op_times, ids, recording):
+        return replace(one, levers=(IN_VMEM, *LEVERS))
+    if one.kind != PRODUCTS:
+        return one
+    half, narrow = machine.ceiling("matrix/bf16"), [machine.ceiling(f"matrix/{name}") for name in ("int8", "fp8")]
+    faster = () if half is None or all(ceiling is None or ceiling.rate <= half.rate for ceiling in narrow) else (FASTER,)
+    return replace(one, levers=(*(() if fills_the_unit(op_times, ids, machine) else (FILL,)), *faster, *LEVERS))
+
+
+def _crosses_hbm_once(op_times: OpTimes, ids: Sequence[int], recording: Recording) -> bool:
+    """Whether a compiled program moves no more than its arguments and results: there is no intermediate to keep in VMEM."""
+    memory = recording.memory
+    if memory is None or memory.method == RECORDED_ALLOCATIONS:
+        return False
+    return sum(float(op_times.ops[id].cost.known(HBM)) for id in ids) <= memory.arguments + memory.outputs
+
+
+def _is_launched_singly(recording: Recording) -> bool:
+    """Whether the host launches kernels one by one: PyTorch, on an accelerator."""
+    return recording.format == TORCH and not recording.is_on_host
+
+
+def _is_one_program(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> bool:
+    """Whether a step is one XLA program, so that none could be compiled together."""
+    has_programs = bool(clock.per) and recording.format != TORCH
+    return has_programs and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+
+
+def _profiler_share(recording: Recording, machine: Machine) -> float:
+    """The share of the gaps between kernels that is the profiler's overhead."""
+    return RECORDED_GAPS if recording.format == "xspace" and machine.kind == "gpu" else 0.0
+
+
+def _without(ids: Sequence[int], explained: Set[int]) -> Sequence[int]:
+    """The ids of ops that no finding explains yet."""
+    return [id for id in ids if id not in explained] if explained else ids
+
+
+def _counted(op_times: OpTimes, ids: Sequence[int], machine: Machine, corrections: Corrections, clock: Clock) -> list[Evidence]:
+    """What counters show of the ops that have any."""
+    having = [id for id, launches in enumerate(column(op_times.ops, "counted")) if launches]
+    if not having:
+        return []
+    from .counted import Good, counted_evidence  # needed by few profiles
+
+    left = set(ids)
+    good = Good(MinimumTimes(machine, corrections), machine.launch_latency_s)
+    return counted_evidence(op_times, [id for id in having if id in left], good, clock)
+
+
+def _is_compiled(op_times: OpTimes, ids: Sequence[int]) -> bool:
+    """Whether compiled graphs of PyTorch launch most kernels."""
+    modules = op_times.words("module")
+    launches = [(op_times.launches[id], modules[id].startswith(COMPILED_GRAPH)) for id in ids] if any(modules) else []
+    return 2 * sum(count for count, is_compiled in launches if is_compiled) > sum(count for count, _ in launches)
+
+
+def _is_replayed(op_times: OpTimes, ids: Sequence[int]) -> bool:
+    """Whether most of the time is that of kernels which graphs launched."""
+    if GRAPH_REPLAY not in op_times.category:
+        return False
+    replayed = [id for id in ids if op_times.category[id] == GRAPH_REPLAY]
+    return sum(values_at(op_times.spent_s, replayed)) > sum(values_at(op_times.spent_s, ids)) / 2
+
+
+def _callbacks(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
+    """The source lines of the ops that call back to the host."""
+    if CALLBACK not in op_times.category:
+        return []
+    location = op_times.words("location")
+    return list(dict.fromkeys(location[id] for id in ids if op_times.category[id] == CALLBACK and location[id]))

@@ -1,0 +1,80 @@
+"""Evidence that belongs together: copies with the idle time that the same code causes, and ops that a change removes with the launches for
+which the device waits.
+"""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from ...cost import NOTHING
+from ...workload import PASSES_ARRAYS
+from ..idle_time import Waiting
+from ..op_times import OpTimes
+from .clock import Clock
+from .evidence import Evidence, Note
+from .idle import DISPATCH, SYNC, TRANSFER
+from .kernels import HOST_COPIES
+
+
+def with_their_copies(
+    found: Sequence[Evidence], kernels: Sequence[Evidence], idle: Sequence[Waiting], op_times: OpTimes, clock: Clock
+) -> list[Evidence]:
+    """The evidence of both origins, with copies merged into the idle time of the same function, if there is any: one change saves both.
+
+    Copies of JAX have no source line: those belong to the calls that copy their arguments.
+    """
+    copies = next((one for one in kernels if one.kind == HOST_COPIES and one.saved), None)
+    if copies is None or copies.saved is None:
+        return [*found, *kernels]
+    place = _place(copies.ops, op_times)
+    waits = [
+        (one.saved, one)
+        for one in found
+        if one.saved and (_longest(one.kind, idle) == place if place and one.kind in (SYNC, TRANSFER) else one.group == PASSES_ARRAYS)
+    ]
+    if not waits:
+        return [*found, *kernels]
+    saved, wait = max(waits, key=lambda each: each[0].whole_s)
+    took = Note("copies", {"seconds": clock.spent(op_times, copies.ops)})
+    joined = replace(wait.saving(saved.plus(copies.saved), took), ops=copies.ops)
+    return [*(joined if one is wait else one for one in found), *(one for one in kernels if one is not copies)]
+
+
+def _place(ops: Sequence[int], op_times: OpTimes) -> str:
+    """The source line with most of the ops' time; empty if none is known."""
+    locations, seconds = op_times.words("location"), dict[str, float]()
+    for id in ops:
+        seconds[locations[id]] = seconds.get(locations[id], 0.0) + op_times.spent_s[id]
+    place = max(seconds, key=seconds.__getitem__, default="")
+    return place if 2 * seconds.get(place, 0.0) > sum(seconds.values()) else ""
+
+
+def _longest(kind: str, idle: Sequence[Waiting]) -> str:
+    """The source line of the longest idle time of a kind."""
+    mine = [one for one in idle if f"idle-{one.reason.kind}" == kind]
+    return max(mine, key=lambda one: one.each_s).reason.location if mine else ""
+
+
+def with_removed_launches(found: Sequence[Evidence], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[Evidence]:
+    """The evidence, where changes that remove ops also save their share of the time waiting for launches, by number of launches."""
+    waits = next((one for one in found if one.kind == DISPATCH and one.saved), None)
+    counts = {id: op_times.launches[id] * clock.share(id) for id in ids} if waits is not None else {}
+    every, left = sum(counts.values()), 1.0
+    if waits is None or waits.saved is None or not every:
+        return list(found)
+    joined = []
+    for one in found:
+        removed = sum(counts.get(id, 0.0) for id in one.ops if _is_removed(one.kind, op_times, id))
+        share = min(removed / every, left)
+        more = waits.saved.times(share)
+        if one.saved is None or more.steps_s < clock.notable_s:
+            joined.append(one)
+            continue
+        left -= share
+        joined.append(one.saving(one.saved.plus(more), Note("launches", {"seconds": more.steps_s / clock.parts})))
+    return [one.saving(waits.saved.times(left)) if one is waits and left < 1 else one for one in joined]
+
+
+def _is_removed(kind: str, op_times: OpTimes, id: int) -> bool:
+    """Whether the change that a kind of finding recommends removes an op completely."""
+    return any(reason.kind == kind and reason.instead == NOTHING for reason in op_times.ops[id].avoidable)

@@ -1,0 +1,67 @@
+"""Loops in Python around calls that one call could replace: a recurrent cell per time step, a network per sample of a batch, the update of
+each parameter, or any few operators again and again.
+"""
+
+import re
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ...columns.lazy_rows import values_at
+from ..op_times import OpTimes
+
+# The thresholds are choices: a model has fewer equal layers, or other ops between them.
+LEAST_CALLS = 8  # of a cell, or a convolution of one image, in a step
+CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::lstm_cell", "aten::gru_cell"))
+MANY_ROWS = 32  # calls of a matmul of one row: fewer may be equal layers
+_ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
+_ONE_ROW = re.compile(r"(?:addmm \d+, |mm )1x\d+, ")
+_SIZED = re.compile(r" \d")
+MANY_CALLS, FEW_OPS, MOST_LAUNCHES = 100, 8, 0.8  # at most so many ops, each called so often, have this share of all launches of a step
+_UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
+LEAST_UPDATES = 0.3  # of all launches (a choice: fusing fewer saves little)
+BY_TIME, BY_SAMPLE, BY_ITERATION = "time steps", "samples", "iterations"  # what the loop goes over: groups of words
+
+
+class Loops(Struct, frozen=True):
+    """What loops in Python launch: what one is ``around``, and the share of the launches with which an optimizer is ``updating`` one
+    parameter each, if many.
+    """
+
+    around: str = ""
+    updating: float = 0.0
+
+
+def loops_of(op_times: OpTimes, ids: Sequence[int], steps: int) -> Loops:
+    """The loops in Python of a step."""
+    return Loops(_loop_around(op_times, ids, steps), _updating(op_times, ids))
+
+
+def _updating(op_times: OpTimes, ids: Sequence[int]) -> float:
+    """The share of all launches that update one parameter each; 0 if they are few."""
+    names, scopes = op_times.words("name"), op_times.words("scope")
+    single = [id for id in ids if scopes[id].endswith(_UPDATE) and not _SEVERAL.search(names[id])]
+    updating, every = (sum(values_at(op_times.launches, those)) for those in (single, ids))
+    return updating / every if single and updating >= LEAST_UPDATES * every else 0.0
+
+
+def _loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> str:
+    """What a step loops over: cells, in training convolutions or matmuls of one sample, or any few operators; empty if nothing."""
+    names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("label")
+    if any(names[id] in CELLS and _calls(op_times, id, steps) for id in ids):
+        return BY_TIME
+    convolutions = [id for id in ids if op_times.category[id] == "convolution" and phases[id] == "forward"]
+    looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id].rpartition("  ")[2]) and _calls(op_times, id, steps)]
+    rows = [id for id in ids if phases[id] == "forward" and _ONE_ROW.match(labels[id].rpartition("  ")[2])]
+    by_row = any(_calls(op_times, id, steps, MANY_ROWS) for id in rows)
+    if by_row or (looped and 2 * len(looped) > len(convolutions)):
+        return BY_SAMPLE
+    repeated = [id for id in ids if _calls(op_times, id, steps, MANY_CALLS)]
+    if not all(_SIZED.search(labels[id]) for id in repeated):  # without shapes, calls of all sizes are one op
+        return ""
+    mine, every = (sum(values_at(op_times.launches, those)) for those in (repeated, ids))
+    return BY_ITERATION if 0 < len(repeated) <= FEW_OPS and mine >= MOST_LAUNCHES * every else ""
+
+
+def _calls(op_times: OpTimes, id: int, steps: int, least: int = LEAST_CALLS) -> bool:
+    return op_times.ops[id].count >= least * max(steps, 1)

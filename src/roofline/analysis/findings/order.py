@@ -1,0 +1,58 @@
+"""The order in which findings are told."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
+
+from ...machine import Machine
+from ...placement import may_bind
+from ...report import Finding, Point
+from ..placed_ops import PlacedOps
+from .kernels import BY_CAUSE
+from .single_ops import ABOVE_ROOF, UNKNOWN, UNRATED
+
+DECISIVE = 0.5  # of the time: the share of ops with a missing rate or an unknown cost that decides (a choice)
+
+
+def decisive_doubts(placed: PlacedOps, points: Sequence[Point], machine: Machine) -> set[str]:
+    """The kinds of doubts about most of the time: unknown costs, and missing rates of what may bind.
+
+    Where no time was measured, unknown costs decide by the minimum of their ops, and the missing rate of what may bind always decides.
+    """
+    spans = {point.scope: point for point in points if point.time_s and point.infeed_outfeed}
+    point = spans.get("average") or spans.get("total")
+    undecided = [id for id, missing in placed.unrated.items() if any(may_bind(resource, machine) for resource in missing)]
+    unpriced = [id for id, is_priced in enumerate(placed.priced) if not is_priced]
+    if point is None or not point.time_s:
+        unknown_s = sum(placed.floor_s[id] for id in unpriced)
+        doubts = {UNRATED: bool(undecided), UNKNOWN: bool(unpriced) and unknown_s >= DECISIVE * sum(placed.floor_s)}
+    else:
+        is_most = point.lost.get("unpriced", 0.0) > DECISIVE * point.time_s
+        times, whole_s = placed.time_s, sum(seconds or 0.0 for seconds in placed.time_s)
+        undecided_s = sum(times[id] or 0.0 for id in undecided)
+        doubts = {UNRATED: not machine.ceilings or undecided_s > DECISIVE * whole_s, UNKNOWN: is_most and bool(unpriced)}
+    return {kind for kind, is_decisive in doubts.items() if is_decisive}
+
+
+def in_order(
+    findings: Iterable[Finding],
+    times: Mapping[int, float | None] | Sequence[float | None],
+    floor_s: Sequence[float] = (),
+    decisive: Iterable[str] = (),
+) -> tuple[Finding, ...]:
+    """Findings by seconds: those saved, or the time of suspect ops; missing rates and unknown costs last, unless they are ``decisive``.
+
+    ``times`` are those of the ops, by id, on the same clock as the savings. Suspect ops without any time come first. Findings without a
+    saving come by the minimum times of their ops, ``floor_s``, where these are given; those about more than what binds come before.
+    """
+    first = set(decisive)
+
+    def order(finding: Finding) -> tuple[bool, bool, float, bool, float, str, tuple[int, ...]]:
+        is_later, is_last = finding.kind not in first, finding.kind in (UNRATED, UNKNOWN)
+        if finding.kind == ABOVE_ROOF:
+            known = [seconds for id in finding.ops if (seconds := times[id]) is not None]
+            return is_later, is_last, -sum(known) if known else -inf, False, 0.0, finding.kind, finding.ops
+        saved = finding.saving_s if finding.saving_per_step_s is None else finding.saving_per_step_s
+        least_s = (sum([floor_s[id] for id in finding.ops]) if finding.kind in BY_CAUSE else inf) if floor_s else 0.0
+        return is_later, is_last, -(saved or 0.0), True, -least_s, finding.kind, finding.ops
+
+    return tuple(sorted(findings, key=order))
