@@ -49,9 +49,9 @@ test: .venv/tested $(TPU)
 	$(BIN)/lint-imports
 	$(BIN)/python $(TESTS) -m "not slow" --ignore=tests/browser/test_page_whole.py
 
-# Every test, with those that make test leaves out: some five minutes more.
+# Every test, with those that make test leaves out and ten times as many examples of each law: a workflow runs it every night.
 test-all: .venv/tested $(TPU)
-	$(BIN)/python $(TESTS)
+	$(BIN)/python $(TESTS) --hypothesis-profile=thorough
 
 # Every view of every kind of page in a browser: some two minutes more.
 test-page: .venv/tested

@@ -18,7 +18,9 @@ from tpu_compiler import HAS_WHEEL, why_not
 # Scripts that made the data, some of which need an accelerator; and two modules of one name, in which there are no doctests to find.
 collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py"]
 
-settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# `make test-all` asks for the thorough profile.
+settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=250)
+settings.register_profile("shared", settings.get_profile("thorough"), max_examples=25)
 settings.load_profile("shared")
 rule_failures.are_raised = True  # a rule that fails is a bug, not a note
 

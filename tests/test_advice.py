@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline as rl
+from every import every
 from roofline import formulas
 from roofline.analysis import analyze
 from roofline.analysis.findings.order import in_order
@@ -54,7 +55,7 @@ MEMORY = {"hbm": 10}
 COMPUTE = {"matrix/bf16": 100, "hbm": 1}
 
 
-@pytest.mark.parametrize(
+@every(
     ("amounts", "time_s", "kind"),
     [
         (MEMORY, 1 / 0.7, "memory-close"),  # at least 0.7 is close
@@ -117,7 +118,7 @@ def test_between_two_memory_roofs_tiling_is_the_lever() -> None:
     assert finding.saving_s == pytest.approx(time_s - 50 / 2307)
 
 
-@pytest.mark.parametrize(
+@every(
     ("amounts", "time_s"),
     [
         ({"hbm": 150e12}, 0.9),  # above the VMEM roof too: 150 TB in 0.9 s
@@ -184,7 +185,7 @@ def test_a_product_in_fp32_on_the_vector_unit_is_told_of_the_matrix_unit() -> No
     assert findings[0].saving_s == 12.0
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "expected"),
     [
         ("dot_general.3", True),
@@ -217,7 +218,7 @@ def test_a_product_at_half_the_ridge_is_told_to_batch() -> None:
     assert "low-batch" not in kinds(op(0, {"vector/fp32": 4, "hbm": 10}, 1.1))
 
 
-@pytest.mark.parametrize(
+@every(
     ("ledger", "said"),
     [
         (formulas.matmul(1, 10_000, 10_000), "about 10 times as many rows would take the same time"),
@@ -236,7 +237,7 @@ def test_more_rows_are_advised_only_where_weights_are_most_of_the_bytes(ledger: 
     assert (said in found[0]) if said else not found
 
 
-@pytest.mark.parametrize(
+@every(
     ("product", "advised"),
     [
         (Product(m=1, k=100, n=100), True),
@@ -262,7 +263,7 @@ def test_unknown_latencies_of_links_are_no_finding() -> None:
     assert "unrated" not in kinds(op(0, {"dcn": 5, "dcn/hop": 1}, 1.1, chip), machine=chip)
 
 
-@pytest.mark.parametrize(("unknown_s", "first"), [(6.0, "unknown"), (4.0, "memory")])
+@every(("unknown_s", "first"), [(6.0, "unknown"), (4.0, "memory")])
 def test_what_is_unknown_comes_first_where_it_is_most_of_the_time(unknown_s: float, first: str) -> None:
     # The copy needs 1 s of its 10 s less the time of the unknown op.
     ops = (
@@ -281,7 +282,7 @@ def test_the_summary_says_how_to_record_what_is_not_known() -> None:
     assert summary([point], MachineInfo(name="toy", ceilings=()), [], findings).endswith("To know more, record shapes.")
 
 
-@pytest.mark.parametrize(
+@every(
     ("cost", "findings"),
     [
         ({"hbm": 10, "vmem.write": 5}, ["memory", "unrated"]),  # VMEM is faster than HBM: its rate changes no bound
@@ -411,7 +412,6 @@ def rated(amounts: dict[str, float | None]) -> bool:
     return all(amount is None for name, amount in amounts.items() if name == "dcn")
 
 
-@settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(AMOUNTS.filter(rated), TIMES), max_size=12), st.randoms(use_true_random=False))
 def test_advice_is_the_same_in_any_order_of_the_ops(rows: list[tuple[dict[str, float | None], float | None]], random: object) -> None:
     ops = [op(id, amounts, time_s) for id, (amounts, time_s) in enumerate(rows)]
@@ -433,7 +433,7 @@ def test_caches_and_main_memory_are_one_path_and_do_not_wait_for_one_another() -
     assert kinds(op(0, {"hbm": 10, "l2": 10, "matrix/bf16": 90}, 1.9, chip), machine=chip)[0] == "no-overlap"
 
 
-@pytest.mark.parametrize(("size", "kind"), [(64, "latency"), (8192, "compute-bound")])
+@every(("size", "kind"), [(64, "latency"), (8192, "compute-bound")])
 def test_a_formula_smaller_than_its_launch_is_told_to_batch_not_to_save_bytes(size: int, kind: str) -> None:
     report = rl.price([rl.formulas.matmul(size, size, size)], rl.chip("h100"))
     assert report.findings[0].kind == kind

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.analysis.anonymizing import NOTE, anonymized
 from roofline.cli import main
 from roofline.cost import NOTHING, Cost
@@ -62,7 +63,7 @@ def test_every_figure_and_what_xla_calls_things_stays(report: Report) -> None:
     assert told.points == report.points
 
 
-@pytest.mark.parametrize(
+@every(
     ("activity", "told"),
     [
         ("load_mordor", "F"),

@@ -1,8 +1,8 @@
 """A recording that does not name its chip: the report says that it is assumed, and drops one that the ops are too fast for."""
 
-import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis import assemble
 from roofline.cost import Cost
 from roofline.machine import Machine
@@ -42,7 +42,7 @@ def test_a_chip_that_the_products_are_too_fast_for_is_not_the_one() -> None:
     assert [finding.message for finding in report.findings] == ["The chip is not known, so no op has a minimum time."]
 
 
-@pytest.mark.parametrize(
+@every(
     "ops",
     [
         [product(150, 1.0)],  # a boost clock

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.graph import axes as to
 from roofline.graph.axes import Factors, IndexMap, Rows
 
@@ -89,7 +89,7 @@ def test_a_reshape_of_sizes_that_do_not_divide_has_no_axis_in_common() -> None:
     assert {factor for axis in mapping.operands[0] for factor in axis} & {factor for axis in mapping.results[0] for factor in axis} == {0}
 
 
-@pytest.mark.parametrize("batch", [(), ((0, 0),)])
+@every("batch", [(), ((0, 0),)])
 def test_a_product_has_batches_rows_columns_and_a_sum(batch: tuple[tuple[int, int], ...]) -> None:
     left, right = numbers(2, 3, 4), numbers(2, 4, 5)
     spelling = "brk,bkc->brc" if batch else "ark,bkc->arbc"

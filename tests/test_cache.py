@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline
+from every import every
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
@@ -81,7 +82,7 @@ def test_a_file_with_one_byte_changed_is_read_anew(profile: str, kept: Cache, re
     assert len(readings) == 2
 
 
-@pytest.mark.parametrize("other", [{"salvage": True}, {"shared": True}, {"target": load("h200-sxm")}])
+@every("other", [{"salvage": True}, {"shared": True}, {"target": load("h200-sxm")}])
 def test_other_options_are_read_anew(other: dict[str, object], profile: str, kept: Cache, readings: list[str]) -> None:
     read_file(profile, Reading(module=MODULE, cache=kept))
     read_file(profile, Reading(module=MODULE, cache=kept, **other))  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
 """Launches faster than main memory allows: a cache served them."""
 
-import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis import analyze
 from roofline.analysis.cache_hits import with_cache_hits
 from roofline.cost import Cost
@@ -59,7 +59,7 @@ def test_a_launch_too_fast_for_the_cache_too_is_a_wrong_count() -> None:
     assert moved_to_cache(op(300, 15)) is None
 
 
-@pytest.mark.parametrize("provenance", ["user", "formula", "profile", "counter"])
+@every("provenance", ["user", "formula", "profile", "counter"])
 def test_only_compulsory_traffic_is_moved(provenance: str) -> None:
     assert moved_to_cache(op(80, 4, bytes_provenance=provenance)) is None
     assert moved_to_cache(op(80, 4, bytes_provenance="shape")) is not None
@@ -81,7 +81,7 @@ CPU = Machine.of(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("moved", "time_s", "crossed"),
     [
         (80, 4, {"l3": 80}),  # L3 needs 4 s

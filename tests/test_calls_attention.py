@@ -4,11 +4,11 @@ import gzip
 from fractions import Fraction
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, price
+from every import every
 from roofline.dtypes import dtype
 from roofline.hlo.price.calls import price_call
 from roofline.hlo.price.types import Site
@@ -30,7 +30,7 @@ def test_causal_attention_and_a_pallas_kernel_of_one_program_are_exact() -> None
     assert [one.cost["hbm"] for one in found if one] == [4 * 2 * 4 * 4096 * 16 * 128, 6 * 2**26]
 
 
-@pytest.mark.parametrize(
+@every(
     ("program", "call", "unit", "expected"),
     [
         ("attention_forward", "dot_product_attention_fwd.8", "bf16", 4 * HEADS * SQUARE * 128 // 2),  # causal
@@ -105,7 +105,7 @@ def engine(target: str, **fields: int) -> str:
     return "{" + ", ".join(f"{name} = {value} : i64" for name, value in values.items()) + ", dropout_probability = 0.000000e+00 : f64}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "pairs"),
     [
         ({}, SQUARE // 2),

@@ -1,10 +1,10 @@
 """cuBLAS and oneDNN: products exact, on the right unit, without padding and workspaces; epilogues on the vector unit."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, price, price_at, site_in
+from every import every
 
 DIMS = '"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[]}'
 
@@ -17,7 +17,7 @@ def gemm(**fields: str) -> str:
 MNK = 2 * 512 * 256 * 768
 
 
-@pytest.mark.parametrize(
+@every(
     ("program", "call", "unit", "flops"),
     [
         ("gemm_formats", "custom-call.5", "matrix/bf16", MNK),
@@ -50,7 +50,7 @@ def test_workspaces_are_no_traffic_and_each_operand_is_read_once() -> None:
     assert calls("gemm_formats")["custom-call.5"].cost["hbm"] == 2 * (512 * 768 + 768 * 256 + 512 * 256)
 
 
-@pytest.mark.parametrize(("call", "unit"), [("custom-call.3", "bf16"), ("custom-call.4", "int8"), ("cublas-gemm.1", "fp8")])
+@every(("call", "unit"), [("custom-call.3", "bf16"), ("custom-call.4", "int8"), ("cublas-gemm.1", "fp8")])
 def test_zeros_that_the_compiler_padded_with_are_not_counted(call: str, unit: str) -> None:
     # 333 x 777 x 555 was padded to 336 x 784 x 560 (780 x 556 for int8): the program's own product counts.
     found = calls("gemm_odd")[call]
@@ -113,7 +113,7 @@ ENTRY main {
 OUT = 512 * 256
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "flops", "roots"),
     [
         ({}, 0, 0),
@@ -216,7 +216,7 @@ def test_a_product_by_onednn_counts_what_is_fused_behind_it() -> None:
     assert plain.cost["matrix/fp32"] == 2 * 64 * 32 * 96  # no tf32 on a CPU
 
 
-@pytest.mark.parametrize("start", [0, 1])
+@every("start", [0, 1])
 def test_a_convolution_by_onednn_leaves_padding_out_whichever_number_counting_starts_from(start: int) -> None:
     def numbers(*values: int) -> str:
         return "[" + ",".join(f'"{value + start}"' for value in values) + "]"

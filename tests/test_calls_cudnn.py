@@ -2,11 +2,11 @@
 
 from math import prod
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, price, price_at, site_in
+from every import every
 from roofline.formulas.convolution import Axis, convolution
 
 
@@ -22,7 +22,7 @@ DOWN_3 = Axis.same(56, 3, stride=2)  # one zero after the last input: cuDNN cann
 STEM = Axis.same(112, 7, stride=2)
 
 
-@pytest.mark.parametrize(
+@every(
     ("program", "call", "unit", "expected"),
     [
         ("conv_forward", "cudnn-conv.3", "bf16", flops(8, 64, 128, SAME_3, SAME_3)),
@@ -70,7 +70,7 @@ def test_a_convolution_reads_and_writes_each_array_once_and_no_workspace() -> No
 OUT = 8 * 28 * 28 * 128
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "each"),
     [
         ("cudnn-conv-bias-activation.9", 1),  # a bias; a comparison is not FLOP
@@ -89,7 +89,7 @@ def test_a_convolution_graph_counts_its_pointwise_nodes() -> None:
 WINDOW = "window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f"
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "each", "roots"),
     [
         ('"activation_mode":"kRelu"', 1, 0),

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, price, site
+from every import every
 from roofline.hlo.price.calls import price_call
 from roofline.ops import linear_algebra as counts
 
@@ -39,7 +40,7 @@ def test_the_matrix_that_a_singular_value_decomposition_overwrites_is_no_result(
     assert found.cost["hbm"] == 8 * (16 * 8 + 8 + 16 * 8 + 8 * 8) + 4
 
 
-@pytest.mark.parametrize("target", ["lapack_spotrf_ffi", "lapack_spotrf", "cusolver_potrf_ffi", "hipsolver_potrf_ffi"])
+@every("target", ["lapack_spotrf_ffi", "lapack_spotrf", "cusolver_potrf_ffi", "hipsolver_potrf_ffi"])
 def test_one_routine_has_many_names(target: str) -> None:
     found = price("(f32[3,8,8], s32[3])", "f32[3,8,8]", target, platform="cpu")
     assert found.cost["matrix/fp32"] == 3 * counts.cholesky(8).flops()
@@ -132,7 +133,7 @@ def test_cholesky_and_lu_count_what_the_loops_do(n: int) -> None:
     assert counts.lu(n, n).flops() == eliminations + n
 
 
-@pytest.mark.parametrize(
+@every(
     ("target", "block", "flops"),
     [
         ("Cholesky", "f32[128,128]", counts.cholesky(128)),

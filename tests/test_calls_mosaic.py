@@ -14,6 +14,7 @@ import pytest
 
 import roofline as rl
 from call_sites import price_at, site
+from every import every
 from roofline.cost import Cost
 from roofline.hlo.ir.module import HloModule, Instruction
 from roofline.hlo.ir.platforms import Platform
@@ -162,7 +163,7 @@ def test_an_estimate_between_the_bounds_of_data_is_not_told() -> None:
     assert not [note for note in kernel("groups").notes if "author's cost estimate" in note]
 
 
-@pytest.mark.parametrize("name", ["lengths_for", "lengths_while"])
+@every("name", ["lengths_for", "lengths_while"])
 def test_a_loop_as_long_as_data_says_is_bounded_by_the_array_that_it_reads(name: str) -> None:
     priced = kernel(name)
     assert priced.least is not None

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from call_sites import CAPTURES, calls, price, price_at, site, site_in
+from every import every
 from priced import amounts, fused
 from roofline.cost import NOTHING, Cost
 from roofline.errors import UsageError
@@ -117,7 +118,7 @@ def test_a_function_that_returns_something_else_is_told_so(mine: list[str]) -> N
         price("f32[4]", "", "wrong")
 
 
-@pytest.mark.parametrize(
+@every(
     "target",
     [
         "Sharding",

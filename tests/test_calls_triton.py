@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import calls, capture, price, price_at, site, site_in
+from every import every
 from roofline.cost import Cost
 from roofline.errors import FormulaError
 from roofline.hlo.price.calls import price_call, price_fused_call
@@ -94,7 +95,7 @@ def test_a_function_of_the_device_library_is_counted_by_its_name() -> None:
     assert (work["vector/transcendental"], work["vector/fp32"], work["vector/bf16"], masked) == (size, 3 * size, size, False)
 
 
-@pytest.mark.parametrize(
+@every(
     ("symbol", "cost"),
     [
         ("__nv_expf", {"vector/transcendental": 2048}),
@@ -111,7 +112,7 @@ def test_library_functions_cost_what_their_operations_do(symbol: str, cost: dict
     assert kernel_work(kernel(LOAD, call, STORE), 1)[0] == Cost.of(cost)
 
 
-@pytest.mark.parametrize("words", [(), ("libdevice",), ("__nv_j0f",), ("__nv_expf", "__nv_logf")])
+@every("words", [(), ("libdevice",), ("__nv_j0f",), ("__nv_expf", "__nv_logf")])
 def test_a_library_function_nobody_knows_makes_the_kernel_unknown(words: tuple[str, ...]) -> None:
     call = Operation("tt.extern_elementwise", ((1, F32),), ((9, F32),), words=words)
     with pytest.raises(Misfit, match="library"):
@@ -172,7 +173,7 @@ def test_what_nobody_uses_and_what_computes_addresses_is_not_counted() -> None:
     assert (work["vector/transcendental"], work.flops, masked) == (64 * 32, 0, True)
 
 
-@pytest.mark.parametrize(("precision", "unit"), [(0, "matrix/tf32"), (2, "matrix/fp32")])
+@every(("precision", "unit"), [(0, "matrix/tf32"), (2, "matrix/fp32")])
 def test_a_product_of_fp32_runs_as_its_precision_says(precision: int, unit: str) -> None:
     left, right, out = Type("f32", (64, 32)), Type("f32", (32, 16)), Type("f32", (64, 16))
     dot = Operation("tt.dot", ((1, left), (2, right), (3, out)), ((9, out),), options=(precision, 0))

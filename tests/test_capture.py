@@ -113,9 +113,10 @@ def test_whatever_starts_python_is_recorded(tmp_path: Path, written, form: str) 
     assert products(report_in(tmp_path)) == STEPS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "status"),
-    [("raise ValueError('no')", 1), pytest.param("sys.exit(3)", 3, marks=pytest.mark.slow), ("os._exit(4)", 4)],
+    [("raise ValueError('no')", 1), ("sys.exit(3)", 3), ("os._exit(4)", 4)],
 )
 def test_a_failure_keeps_its_status_and_what_was_recorded(tmp_path: Path, written, ending: str, status: int) -> None:
     done = captured(tmp_path, sys.executable, written(f"train()\n{ending}"))
@@ -124,6 +125,7 @@ def test_a_failure_keeps_its_status_and_what_was_recorded(tmp_path: Path, writte
     assert products(report_in(tmp_path)) == STEPS
 
 
+@pytest.mark.slow
 def test_a_program_told_to_stop_leaves_its_profile(tmp_path: Path, written) -> None:
     # 143 is how shells say "killed by signal 15".
     done = captured(tmp_path, sys.executable, written("train()\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(60)"))
@@ -166,6 +168,7 @@ def test_an_order_to_stop_that_comes_while_the_program_starts_is_passed_on(
     assert profile(["sleep", "60"], tmp_path).status == 128 + number
 
 
+@pytest.mark.slow
 def test_a_hard_crash_is_explained(tmp_path: Path, written) -> None:
     done = captured(tmp_path, sys.executable, written("train()\nos.kill(os.getpid(), signal.SIGKILL)"))
     assert done.returncode == 128 + signal.SIGKILL
@@ -173,6 +176,7 @@ def test_a_hard_crash_is_explained(tmp_path: Path, written) -> None:
     assert profiles(tmp_path) == []
 
 
+@pytest.mark.slow
 def test_a_duration_writes_the_profile_while_the_program_runs(tmp_path: Path, written) -> None:
     # The program works until the profile is there, then dies without a chance to say anything.
     body = f"""
@@ -216,6 +220,7 @@ def test_recording_begins_after_a_step_that_did_not_compile(tmp_path: Path, writ
     assert [(step["number"], step["compiled"], step["steady"]) for step in steps] == [(n, n == 5, True) for n in range(2, 8)]
 
 
+@pytest.mark.slow
 def test_without_annotations_a_call_of_the_longest_function_is_a_step(tmp_path: Path, written) -> None:
     body = "import contextlib\n" + GROWS.format(side=4 * SIDE, step="contextlib.nullcontext()")
     done = captured(tmp_path, sys.executable, written(body), options=())
@@ -224,6 +229,7 @@ def test_without_annotations_a_call_of_the_longest_function_is_a_step(tmp_path: 
     assert 0 < products(report_in(tmp_path)) / 4**3 < 8
 
 
+@pytest.mark.slow
 def test_python_calls_name_the_line_that_kept_the_device_waiting(tmp_path: Path, written) -> None:
     body = f"""
 def load_batch():
@@ -255,6 +261,7 @@ for _ in range({CALLS}): x = f(x)
 """
 
 
+@pytest.mark.slow
 @tells_runs
 @pytest.mark.parametrize(("after", "recorded"), [("print(float(x.sum()))", CALLS - 2), ("train(6)", 4)])
 def test_a_function_that_compiles_soon_after_the_loop_does_not_lose_its_recording(
@@ -267,6 +274,7 @@ def test_a_function_that_compiles_soon_after_the_loop_does_not_lose_its_recordin
     assert products(report_in(tmp_path)) == recorded
 
 
+@pytest.mark.slow
 @tells_runs
 def test_from_the_start_the_step_that_compiled_is_warm_up(tmp_path: Path, written) -> None:
     body = GROWS.format(side=SIDE, step='jax.profiler.StepTraceAnnotation("train", step_num=number)')
@@ -358,6 +366,7 @@ def test_devices_are_still_the_programs_to_configure(tmp_path: Path, written) ->
     assert done.stdout.startswith("3\n")
 
 
+@pytest.mark.slow
 def test_a_profile_of_the_programs_own_comes_first(tmp_path: Path, written) -> None:
     body = f"train()\nwith jax.profiler.trace({str(tmp_path / 'own')!r}):\n    train(2)"
     done = captured(tmp_path, sys.executable, written(body))
@@ -374,6 +383,7 @@ def test_the_environments_own_customisation_still_runs_and_the_path_is_its_own(t
     assert done.stdout.startswith(f"True {tmp_path}\n"), done.stderr
 
 
+@pytest.mark.slow
 def test_processes_of_a_program_are_hosts_of_one_run(tmp_path: Path, written) -> None:
     body = """
 if __name__ == "__main__":

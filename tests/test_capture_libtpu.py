@@ -115,6 +115,7 @@ print("the sum is", float(jax.jit(lambda x: x @ x)(jnp.eye(128)).sum()))
 """
 
 
+@pytest.mark.slow
 @linux
 def test_a_captured_program_runs_to_its_end_and_one_line_says_why_there_is_no_profile(site: Path, tmp_path: Path) -> None:
     pytest.importorskip("jax")

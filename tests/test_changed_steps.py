@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline import analyze
 from roofline.analysis.changes.changed_steps import host_bounds, launching_bounds
 from roofline.analysis.changes.changed_times import Changed, applied
@@ -131,6 +132,6 @@ def on_the_cpu() -> Recording:
     return replace(found, format="torch", devices=(Device(id=0, name="CPU"),), steps=steps, idle=idle)
 
 
-@pytest.mark.parametrize(("ops_ms", "step_ms"), [(1, 3), (5, 7), (40, 42)])
+@every(("ops_ms", "step_ms"), [(1, 3), (5, 7), (40, 42)])
 def test_between_ops_on_the_cpu_the_host_works_as_long_as_before(ops_ms: int, step_ms: int) -> None:
     assert [step.time_s for step in after(ops_ms * MS, on_the_cpu()).steps] == pytest.approx([step_ms * MS] * STEPS)

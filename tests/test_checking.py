@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from every import every
 from roofline.analysis.budgets import finding_names
 from roofline.checking import Check
 from roofline.checking.baselines import baseline_of
@@ -34,7 +35,7 @@ def run() -> Report:
     return report(op(0, "a", 6.0, 3.0, excess_s=0.2, bound="hbm"), op(1, "b", 3.0, 3.0, excess_s=0.0, bound="matrix"), points=(point,))
 
 
-@pytest.mark.parametrize(
+@every(
     ("condition", "holds"),
     [
         ("flops == 4 FLOP", True),
@@ -59,7 +60,7 @@ def test_conditions_on_a_program(condition: str, holds: bool) -> None:
     assert rl.check(found, condition).holds is holds
 
 
-@pytest.mark.parametrize(
+@every(
     ("condition", "holds"),
     [
         ("mfu > 45%", True),
@@ -110,7 +111,7 @@ def test_a_baseline_that_is_missing_is_an_error() -> None:
         rl.check(program(), "flops == baseline")
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "said"),
     [
         ("stp < 3 ms", "at 'stp' (character 1): no such quantity; did you mean 'step'?"),
@@ -171,7 +172,7 @@ def test_the_filter_is_that_of_the_page() -> None:
         assert "".join(one.name for one in filtered(ops, text)) == names
 
 
-@pytest.mark.parametrize("file", ["sample:train", "gone.xplane.pb"])
+@every("file", ["sample:train", "gone.xplane.pb"])
 def test_ops_keep_their_labels_on_another_chip(file: str) -> None:
     # With the file it is predicted anew, without it from the report's own ops.
     found = rl.analyze("sample:train")
@@ -188,14 +189,12 @@ def test_a_cause_is_told_once() -> None:
     assert found == [("cast",), ("as above",), (), ("less fusion",)]
 
 
-@pytest.mark.parametrize(
-    "text", ["step < 3 s, and run < 3 s", "step < 3 s; and run < 3 s", "step < 3 s and run < 3 s;", "step < 3 s,\nrun < 3 s"]
-)
+@every("text", ["step < 3 s, and run < 3 s", "step < 3 s; and run < 3 s", "step < 3 s and run < 3 s;", "step < 3 s,\nrun < 3 s"])
 def test_conditions_are_joined_as_people_write_them(text: str) -> None:
     assert [one.text for one in parse_conditions(text)] == ["step < 3 s", "run < 3 s"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("condition", "causes"),
     [
         ("flops < 1 FLOP", ["padding"]),  # a wide format does not add FLOP, and waiting adds neither FLOP nor bytes

@@ -60,6 +60,7 @@ def run_steps(folder: Path, before: str, after: str) -> dict[str, int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_change_that_keeps_its_limits_passes_with_a_comment(tmp_path: Path) -> None:
     assert run_steps(tmp_path, MODEL, MODEL.replace("layer(x, w)", "layer(rows, w)").replace("x @ w", "rows @ w")) == {
         "Install": 0,
@@ -74,6 +75,7 @@ def test_a_change_that_keeps_its_limits_passes_with_a_comment(tmp_path: Path) ->
     assert "gh pr comment <github.event.pull_request.number>" in calls
 
 
+@pytest.mark.slow
 def test_a_change_that_breaks_one_fails_and_is_commented_all_the_same(tmp_path: Path) -> None:
     assert run_steps(tmp_path, MODEL, WIDER) == {"Install": 0, "Analyze both": 0, "Compare": 3, "Comment": 0}
     posted = (tmp_path / "posted.md").read_text()

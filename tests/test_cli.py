@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
 from roofline.formulas import all_formulas
@@ -49,13 +50,13 @@ def test_the_version_is_the_packages(capsys: Capture) -> None:
     assert out_of(capsys, "--version") == f"roofline {version('roofline')}\n"
 
 
-@pytest.mark.parametrize("command", ["analyze", "place", "compare", "chips", "fuse"])
+@every("command", ["analyze", "place", "compare", "chips", "fuse"])
 def test_every_command_has_help_with_an_example(capsys: Capture, command: str) -> None:
     assert main([command, "--help"]) == 0
     assert "example:\n  roofline" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("formula", all_formulas(), ids=lambda formula: formula.name)
+@every("formula", all_formulas())
 def test_every_formula_is_a_command(capsys: Capture, formula: rl.formulas.Formula) -> None:
     sizes = [str(size) for size in formula.example]
     report = json_of(capsys, "op", formula.name, *sizes, "--chip", "tpu-v5p")
@@ -156,7 +157,7 @@ def test_collectives_take_the_chips_own_links(capsys: Capture) -> None:
     assert "ici" in json_of(capsys, "op", "all_reduce", "5e8", "--over", "8", "--chip", "v5e")["ops"][0]["bytes"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("chip", "over", "links"),
     [("mi300x", 2, 1), ("mi300x", 4, 3), ("mi300x", 8, 7), ("gaudi2", 2, 3), ("gaudi2", 8, 21)],
 )
@@ -382,7 +383,7 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "status", "says"), BAD, ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else "")
+@every(("words", "status", "says"), BAD)
 def test_bad_input_gets_one_line_and_no_traceback(capsys: Capture, words: list[str], status: int, says: str) -> None:
     assert main(words) == status
     captured = capsys.readouterr()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.cli import main
 
 MODULE = """
@@ -45,7 +46,7 @@ def table(name: str = "ops.csv", hbm: int = 1000) -> str:
     return name
 
 
-@pytest.mark.parametrize(("condition", "status"), [("time < 16 us", 0), ("time < 15 us", 3), ("peak memory < 1 GB", 2)])
+@every(("condition", "status"), [("time < 16 us", 0), ("time < 15 us", 3), ("peak memory < 1 GB", 2)])
 def test_the_exit_status_says_whether_it_holds(condition: str, status: int, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", table(), "--chip", "h100", "--require", condition]) == status
     printed = capsys.readouterr()
@@ -87,7 +88,7 @@ def test_a_report_is_checked_as_it_was_written(capsys: pytest.CaptureFixture[str
     assert "time = 15 us,True,1.5" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@every(
     ("budget", "said"),
     [
         ("require = 3", "require is a list of conditions"),
@@ -105,7 +106,7 @@ def test_a_wrong_budget_is_one_line(budget: str, said: str, capsys: pytest.Captu
     assert said in line
 
 
-@pytest.mark.parametrize("file", ["ops.csv", "b.toml"])
+@every("file", ["ops.csv", "b.toml"])
 def test_a_baseline_never_replaces_an_input(file: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("b.toml").write_text("require = []")
     kept = Path(table()).read_text()

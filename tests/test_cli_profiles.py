@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.cli import main
 
 DATA = Path(__file__).parent / "data" / "h200"
@@ -21,7 +22,7 @@ def analyzed(capsys: Capture, *words: str) -> dict:
     return json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(("name", "steps", "flops"), TRUTHS, ids=[truth[0] for truth in TRUTHS])
+@every(("name", "steps", "flops"), TRUTHS)
 def test_real_programs_are_attributed_priced_and_below_their_roofs(capsys: Capture, name: str, steps: int, flops: int) -> None:
     report = analyzed(capsys, str(DATA / f"{name}.xplane.pb.gz"))
     cover = report["coverage"]
@@ -170,7 +171,7 @@ def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None
     assert report["input"]["notes"] == []  # nothing in it was unknown to us
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "complaint"),
     [
         (["--columns", "op,bnd"], "no column named 'bnd'; did you mean 'bound'?"),

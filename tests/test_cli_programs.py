@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.cli import main
 
 DATA = Path(__file__).parent / "data"
@@ -31,11 +32,7 @@ def matrix(report: dict) -> float:
     return sum(amount or 0 for op in report["ops"] for name, amount in op["work"].items() if name.startswith("matrix/"))
 
 
-@pytest.mark.parametrize(
-    ("program", "flops"),
-    [(TRAIN, 13_941_463_842_816), (SCAN, 3_573_412_790_272), (CUSTOM, 274_877_906_944)],
-    ids=["train", "scan", "custom"],
-)
+@every(("program", "flops"), [(TRAIN, 13_941_463_842_816), (SCAN, 3_573_412_790_272), (CUSTOM, 274_877_906_944)])
 def test_the_products_of_real_programs_are_exact(capsys: Capture, program: Path, flops: int) -> None:
     for command in ("analyze", "hlo"):
         report = json_of(capsys, command, str(program), "--chip", "h200")

@@ -39,6 +39,7 @@ def dask_cluster() -> Iterator[str]:
         yield started.scheduler_address
 
 
+@pytest.mark.slow
 def test_a_cluster_gives_the_same_bytes(dask_cluster: str, run_folder: Path, parts: list[Part], tmp_path: Path) -> None:
     told: list[tuple[int, int]] = []
     recording = read([run_folder], cluster=dask_cluster, progress=lambda done, total: told.append((done, total)))
@@ -51,6 +52,7 @@ def test_a_cluster_gives_the_same_bytes(dask_cluster: str, run_folder: Path, par
     assert written.read_bytes() == (tmp_path / "here.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_files_that_workers_do_not_see_are_sent_to_them(
     dask_cluster: str, run_folder: Path, parts: list[Part], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +65,7 @@ def test_files_that_workers_do_not_see_are_sent_to_them(
     assert sorted(sent) == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_what_workers_cannot_read_is_raised_here(dask_cluster: str, tmp_path: Path) -> None:
     broken = tmp_path / "host.xplane.pb"
     broken.write_bytes(b"not a profile at all")
@@ -72,6 +75,7 @@ def test_what_workers_cannot_read_is_raised_here(dask_cluster: str, tmp_path: Pa
         read_on_cluster([str(tmp_path / "gone.xplane.pb")], HOW, address=dask_cluster)
 
 
+@pytest.mark.slow
 def test_workers_of_another_version_are_refused(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = cluster.fingerprint(compiled=False)
     monkeypatch.setattr(cluster, "_count_workers", lambda client, address, code: 2)
@@ -86,6 +90,7 @@ def test_workers_of_another_version_are_refused(dask_cluster: str, run_folder: P
             cluster._count_workers(client, dask_cluster, "another")
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         import os
@@ -97,6 +102,7 @@ def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_fo
         read([run_folder / "host1.xplane.pb"], cluster=dask_cluster)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_does_not_answer_or_has_no_workers_is_one_line(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "CONNECT_S", 0.2)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.analysis import analyze
 from roofline.cost import Cost
 from roofline.errors import UsageError
@@ -127,7 +128,7 @@ def test_a_product_takes_the_cycles_of_the_compiler() -> None:
     assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.85 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
 
 
-@pytest.mark.parametrize(
+@every(
     ("chip", "in_place", "depth", "trusted"),
     [
         ("v5e", False, 4096, True),
@@ -188,7 +189,7 @@ def test_a_fusion_that_writes_over_an_operand_is_in_place() -> None:
         assert [op.compiled.in_place for op in ops if op.name == "first"] == [in_place]
 
 
-@pytest.mark.parametrize(("side", "fill"), [(128, 0.5), (256, 0.25)])
+@every(("side", "fill"), [(128, 0.5), (256, 0.25)])
 def test_a_short_contraction_fills_part_of_the_matrix_unit(side: int, fill: float) -> None:
     # Scores of heads of 64: 64 of 128 or 256 rows; the columns are full.
     assert MatrixWork(flops=1, depth=64, widths=(2048, 2048)).fill(side) == fill

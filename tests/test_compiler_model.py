@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from every import every
 from fusion_programs import module, programs
 from roofline.cost import Cost
 from roofline.hlo.fusion.common_values import with_common_values
@@ -64,7 +65,7 @@ def test_a_chain_of_elementwise_work_is_one_kernel() -> None:
 PRODUCT = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 
 
-@pytest.mark.parametrize(
+@every(
     ("second", "products"),
     [
         (PRODUCT, 1),  # the same product
@@ -495,7 +496,7 @@ DIFFERENT = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(path.name.removesuffix(".hlo.gz") for path in DATA.glob("fusion/h200/*.hlo.gz")))
+@every("name", sorted(path.name.removesuffix(".hlo.gz") for path in DATA.glob("fusion/h200/*.hlo.gz")))
 def test_programs_compiled_for_an_h200_move_what_the_estimate_says_or_differ_for_a_named_reason(name: str) -> None:
     estimate = program(fuse(stored(f"fusion/h200/{name}.stablehlo"), "gpu"), "gpu").cost
     compiled = program(stored(f"fusion/h200/{name}.hlo"), "gpu").cost
@@ -604,7 +605,6 @@ rules = st.sampled_from(
 
 
 @given(programs(moving=True), rules)
-@settings(max_examples=100)
 def test_fused_programs_hold_together_and_compute_the_same(body: str, chosen: Rules) -> None:
     before = module(body)
     fused = fuse(before, "gpu", chosen)
@@ -625,14 +625,12 @@ def test_fused_programs_hold_together_and_compute_the_same(body: str, chosen: Ru
 
 
 @given(programs(moving=True), rules)
-@settings(max_examples=100)
 def test_fusing_never_raises_the_traffic(body: str, chosen: Rules) -> None:
     before = module(body)
     assert traffic(fuse(before, "gpu", chosen)) <= traffic(inlined(before))
 
 
 @given(programs(), rules)
-@settings(max_examples=100)
 def test_the_arithmetic_is_that_of_every_live_value_as_often_as_it_is_computed(body: str, chosen: Rules) -> None:
     before = with_common_values(inlined(module(body)))
     fused = fuse(before, "gpu", chosen)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
 from roofline.cli.completion import SHELLS, completions
@@ -16,7 +17,7 @@ from roofline.formulas import all_formulas
 from roofline.machines import names
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "found"),
     [
         ("ca", ["capture", "cache"]),
@@ -54,7 +55,7 @@ def test_nothing_typed_gives_everything() -> None:
     assert completions(["chips", ""]) == list(names())
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@every("command", COMMANDS)
 def test_every_command_completes_its_options(command: str) -> None:
     subject = {"op": ["matmul"], "cross": ["matmul"], "plot": ["anatomy"]}.get(command, [])
     assert "--help" in completions([command, *subject, "--"])

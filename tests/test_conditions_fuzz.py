@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline as rl
@@ -95,7 +95,6 @@ def with_tokens() -> Report:
     return rl.price([rl.formulas.matmul(64, 64, 64)], rl.chip("h100"))
 
 
-@settings(max_examples=EXAMPLES)
 @given(TEXTS, st.sampled_from([program, run, with_tokens]), st.booleans())
 def test_conditions(text: str, made: Callable[[], Report], kept: bool) -> None:
     report = made()
@@ -107,7 +106,6 @@ def test_conditions(text: str, made: Callable[[], Report], kept: bool) -> None:
     one_line(asked)
 
 
-@settings(max_examples=EXAMPLES)
 @given(TEXTS)
 def test_reading_what_was_read_gives_the_same(text: str) -> None:
     """A condition's own text stands for it, so that a file may keep it."""
@@ -119,7 +117,6 @@ def test_reading_what_was_read_gives_the_same(text: str) -> None:
         assert parse_conditions(one.text) == (one,)
 
 
-@settings(max_examples=EXAMPLES)
 @given(
     st.one_of(TEXTS, st.builds("{}{}{}{}%".format, NAMES, PLACES, st.sampled_from([" +", "-", "+ "]), NUMBERS)),
     st.sampled_from(["step", "time"]),
@@ -129,7 +126,6 @@ def test_limits(text: str, time: str) -> None:
     one_line(lambda: check_change([program()], [program(), program()], read_limits(text, time)))
 
 
-@settings(max_examples=EXAMPLES)
 @given(
     st.one_of(
         st.binary(max_size=60),
@@ -159,7 +155,6 @@ def baselines(draw: st.DrawFn) -> bytes:
     return rl.to_json(whole)
 
 
-@settings(max_examples=EXAMPLES)
 @given(st.one_of(st.binary(max_size=60), baselines()))
 def test_baseline_files(data: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:

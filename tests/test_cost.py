@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.cost import Cost
 from roofline.errors import FormulaError
 from toys import BF16, FP8, FP32, HBM
@@ -61,7 +62,7 @@ def test_exact_fractions_stay_exact() -> None:
     assert (Cost.of({HBM: 3}) * Fraction(1, 3))[HBM] == 1
 
 
-@pytest.mark.parametrize("amount", [-1, float("nan")])
+@every("amount", [-1, float("nan")])
 def test_impossible_amounts_are_refused(amount: float) -> None:
     with pytest.raises(FormulaError, match="amounts are 0 or more"):
         Cost.of({HBM: amount})

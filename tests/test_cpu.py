@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.machines.cpu import Cache, Cpu, from_linux, from_sysctl, this_cpu
 from roofline.machines.cpu_estimate import estimate, vector_units
 
@@ -132,7 +132,7 @@ XEON_CPU = Cpu(
 )
 
 
-@pytest.mark.parametrize(
+@every(
     ("changes", "flop_per_cycle"),
     [
         ({}, 64),  # two units of 16 lanes, a multiply-add each

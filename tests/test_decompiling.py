@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from every import every
 from roofline.cost import Cost
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.decompiling import decompiled
@@ -61,7 +62,7 @@ def widened(narrow: str, named: str = "") -> str:
     return WIDENED.replace("NARROW", narrow).replace("NAMED", f', metadata={{op_name="{named}"}}' if named else "")
 
 
-@pytest.mark.parametrize(("narrow", "rate", "size"), [("bf16", "bf16", 2), ("f16", "fp16", 2), ("f8e4m3fn", "fp8", 1)])
+@every(("narrow", "rate", "size"), [("bf16", "bf16", 2), ("f16", "fp16", 2), ("f8e4m3fn", "fp8", 1)])
 def test_a_widened_product_runs_in_the_format_of_the_source(narrow: str, rate: str, size: int) -> None:
     found = total(run(widened(narrow)))
     assert found == Cost.of({f"matrix/{rate}": PRODUCT, "hbm": 3 * SQUARE * size})

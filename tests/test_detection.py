@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.errors import MachineError
 from roofline.machines import cards, load
 from roofline.machines.architectures import architecture, capability_of, clock_of, derive
@@ -50,7 +51,7 @@ def amd(capability: str, cores: int, memory_bytes: float, clock_hz: float) -> De
     return Device(id=0, name="AMD GPU", hardware=hardware)
 
 
-@pytest.mark.parametrize(
+@every(
     ("device", "chip"),
     [
         (amd("9.4", 304, 206_141_652_992, 2.1e9), "mi300x"),
@@ -71,8 +72,8 @@ def test_a_gpu_without_a_name_is_identified_by_its_hardware(device: Device, chip
 GIB = 2**30
 
 
-@pytest.mark.parametrize("name", ["AMD GPU", "AMD Instinct MI300X"])
-@pytest.mark.parametrize(
+@every("name", ["AMD GPU", "AMD Instinct MI300X"])
+@every(
     ("cores", "memory_bytes", "parts"),
     [
         (152, 96 * GIB, 2),  # DPX, NPS2
@@ -93,7 +94,7 @@ def test_a_partition_of_an_mi300x_has_its_share_of_the_rates(name: str, cores: i
     assert any(f"a partition of mi300x with {cores} of its 304 CUs" in note for note in machine.notes)
 
 
-@pytest.mark.parametrize(
+@every(
     ("device", "chip"),
     [
         (amd("9.4", 38, 64 * GIB, 2.1e9), "mi325x-1-of-8"),
@@ -186,7 +187,7 @@ def test_a_slice_has_its_share_of_the_chip() -> None:
         load("NVIDIA X9 MIG 1g.5gb")
 
 
-@pytest.mark.parametrize("name", ["", "GPU", "NVIDIA GPU"])
+@every("name", ["", "GPU", "NVIDIA GPU"])
 def test_a_device_of_which_nothing_is_known_falls_back_to_the_default_chip(name: str) -> None:
     machine = machine_for([Device(id=0, name=name, hardware=Hardware(capability="8.0"))])
     assert machine.name == "h100-sxm"

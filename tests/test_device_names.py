@@ -2,6 +2,7 @@
 
 import pytest
 
+from every import every
 from roofline.errors import MachineError
 from roofline.machines import load, names
 from roofline.machines.detection import of_device
@@ -120,7 +121,7 @@ AMD Radeon PRO W7900 = radeon-pro-w7900
 NAMES = [tuple(line.split(" = ")) for line in NAMED.strip().splitlines()]
 
 
-@pytest.mark.parametrize(("name", "chip"), NAMES)
+@every(("name", "chip"), NAMES)
 def test_a_device_of_the_catalogue_is_found_by_its_name_alone(name: str, chip: str) -> None:
     machine = of_device(Device(id=0, name=name))
     assert machine.name == chip
@@ -151,7 +152,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize(("name", "vendor", "capability", "cores", "mhz", "gib", "gbs", "products"), OUTSIDE, ids=lambda value: str(value))
+@every(("name", "vendor", "capability", "cores", "mhz", "gib", "gbs", "products"), OUTSIDE)
 def test_a_device_outside_the_catalogue_is_derived_from_its_hardware(
     name: str, vendor: str, capability: str, cores: int, mhz: float, gib: float, gbs: float, products: int | None
 ) -> None:
@@ -171,7 +172,7 @@ def test_a_device_outside_the_catalogue_is_derived_from_its_hardware(
         of_device(Device(id=0, name=name))
 
 
-@pytest.mark.parametrize(
+@every(
     ("chip", "resource", "rate"),
     [
         ("l20", "matrix/bf16", 119.5e12),  # and not the 237 TFLOP/s of 92 SMs at 2.52 GHz

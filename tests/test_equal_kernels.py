@@ -5,8 +5,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from every import every
 from evidence import reviewed_program
 from fusion_programs import module, programs
 from roofline.hlo.fusion import compiler_model
@@ -58,9 +59,7 @@ def test_the_kernels_of_layers_keep_their_names_and_scopes() -> None:
     assert len({op.name for op in rows}) == 4
 
 
-@pytest.mark.parametrize(
-    "change", ["lhs_contracting_dims={1}, rhs_contracting_dims={1}", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"]
-)
+@every("change", ["lhs_contracting_dims={1}, rhs_contracting_dims={1}", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"])
 def test_attributes_tell_kernels_apart(change: str) -> None:
     # Two products with a bias: of the same shapes, but the second may take the other side of its weights.
     text = f"""HloModule m
@@ -90,7 +89,6 @@ def test_shared_bodies_give_the_report_of_separate_ones(path: Path, monkeypatch:
     assert reported(read) == shared
 
 
-@settings(max_examples=40, deadline=None)
 @given(programs())
 def test_shared_bodies_give_the_report_of_separate_ones_for_any_program(body: str) -> None:
     shared = reported(module(body))

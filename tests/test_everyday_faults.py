@@ -8,6 +8,7 @@ import pytest
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
+from every import every  # noqa: E402
 from roofline.jax import analyze  # noqa: E402
 from roofline.report import Finding  # noqa: E402
 
@@ -188,7 +189,7 @@ def told(function: Callable[..., Any], args: list[Any]) -> list[Finding]:
     return [one for one in analyze(function, chip="h200")(*args).findings if one.saving_s]
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "args", "kind", "words"),
     [
         (cast, WIDE, "wide-format", "casts fp32 arguments to bf16 in every call"),
@@ -265,7 +266,7 @@ def test_the_line_that_widens_is_named() -> None:
     assert f"widened in test_everyday_faults.py:{line}" in first.message
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "args", "kind"),
     [
         (layers, NARROW, "wide-format"),

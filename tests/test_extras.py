@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from every import every
+
 PROJECT = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
 # library -> (extra, a command that needs it)
 PROFILE = Path(__file__).parent / "data" / "cpu" / "jax_one.xplane.pb.gz"
@@ -55,7 +57,7 @@ def test_reading_parquet_names_its_extra(tmp_path: Path) -> None:
     assert run.stderr == "roofline: pyarrow is not installed; run: pip install 'roofline[parquet]'\n"
 
 
-@pytest.mark.parametrize("library", [library for library, (extra, _) in NEEDED.items() if extra])
+@every("library", [library for library, (extra, _) in NEEDED.items() if extra])
 def test_every_extra_that_is_named_brings_its_library(library: str) -> None:
     assert library in names(PROJECT["optional-dependencies"][NEEDED[library][0]])
 

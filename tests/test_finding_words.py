@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline import analyze
 from roofline.cost import NOTHING, Cost
 from roofline.operation import Convolution, Streamed
@@ -48,7 +49,7 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
         assert ("batches" in " ".join(found.levers)) == (cause != UNSEEN)
 
 
-@pytest.mark.parametrize(
+@every(
     ("fields", "said"),
     [
         ({"category": "optimizer"}, "moments"),
@@ -65,7 +66,7 @@ def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[st
     assert said in " ".join(_of(report, "memory").levers)
 
 
-@pytest.mark.parametrize(
+@every(
     ("label", "groups", "first"),
     [
         ("convolution bf16[96,7,7,3]", 1, "where input channels are few"),
@@ -79,7 +80,7 @@ def test_slow_convolutions_are_advised_by_their_channels_and_format(label: str, 
     assert _of(report_on(slow), "memory").levers[0].startswith(first)
 
 
-@pytest.mark.parametrize(("group", "said"), [("fp32 beside sums", "keep scatter-adds"), ("fp32", "Use bf16, in which")])
+@every(("group", "said"), [("fp32 beside sums", "keep scatter-adds"), ("fp32", "Use bf16, in which")])
 def test_sums_by_index_are_not_advised_to_be_in_bf16(group: str, said: str) -> None:
     narrow = Avoidable(kind="wide-format", instead=Cost.of({"hbm": 50}), why="multiplies fp32 operands", group=group)
     assert said in _of(report_on(an_op("dot", {"hbm": 100}, 20.0, avoidable=(narrow,))), "wide-format").message
@@ -95,7 +96,7 @@ def test_large_numbers_of_ops_are_grouped() -> None:
     assert found.message.startswith("1,200 ops, the longest copy.0, are memory-bound")
 
 
-@pytest.mark.parametrize(
+@every(
     ("label", "said"),
     [
         ("convolution_backward 32x512x500, 32x512x500, 512x1x31 bf16", "causal_conv1d"),
@@ -125,7 +126,7 @@ def test_a_top_k_with_much_of_the_time_has_a_finding_of_its_own() -> None:
     assert {ops: "the top k of each part of a row" in lever for ops, lever in found.items()} == {(0,): True, (1, 2, 3): False}
 
 
-@pytest.mark.parametrize(
+@every(
     ("labels", "title"),
     [
         ({"fmha": "attention"}, "the attention kernels"),
@@ -140,7 +141,7 @@ def test_work_on_the_matrix_unit_is_called_by_its_name(labels: dict[str, str], t
     assert _of(report_on(*ops), "products").title == title
 
 
-@pytest.mark.parametrize(("category", "tried"), [("pointwise fusion", "max-autotune"), ("elementwise", "intermediates never reach memory")])
+@every(("category", "tried"), [("pointwise fusion", "max-autotune"), ("elementwise", "intermediates never reach memory")])
 def test_what_is_compiled_is_not_told_to_be(category: str, tried: str) -> None:
     slow = an_op("triton_poi_fused_add", {"hbm": 10}, 5.0, category=category)
     assert tried in _of(report_on(slow, format="torch"), "memory").levers[0]
@@ -171,25 +172,25 @@ ENTRY %main (x: f64[4096,4096], w: f64[4096,4096]) -> f64[4096,4096] {
     assert not any("stray" in lever for lever in found.levers)  # it was given fp64
 
 
-@pytest.mark.parametrize(("category", "said"), [("sort", "only the largest"), ("fft", "rfft")])
+@every(("category", "said"), [("sort", "only the largest"), ("fft", "rfft")])
 def test_what_cannot_be_fused_is_not_told_to_be(category: str, said: str) -> None:
     assert said in _of(report_on(an_op("op", {"hbm": 10}, 1e4, category=category)), "memory").levers[0]
 
 
-@pytest.mark.parametrize(("number", "said"), [("bf16", True), ("fp32", False)])
+@every(("number", "said"), [("bf16", True), ("fp32", False)])
 def test_a_scatter_of_16_bit_numbers_is_told_to_add_wider_ones(number: str, said: bool) -> None:
     found = _of(report_on(an_op("op", {"hbm": 10}, 20.0, category="scatter", label=f"f  scatter-add {number}[8,8]")), "memory")
     assert ("fp32" in found.levers[0]) == said
 
 
-@pytest.mark.parametrize(("label", "saves"), [("select and scatter bf16[8,8]", False), ("add bf16[8,8]", True)])
+@every(("label", "saves"), [("select and scatter bf16[8,8]", False), ("add bf16[8,8]", True)])
 def test_the_gradient_of_a_pool_reaches_a_tenth_of_the_bandwidth(label: str, saves: bool) -> None:
     # 20% of the roofline. On an H200 other forms of pools with windows that overlap took longer.
     found = _of(report_on(an_op("op", {"hbm": 100}, 50.0, category="input fusion", label=f"f  {label}")), "memory")
     assert bool(found.saving_s) == saves
 
 
-@pytest.mark.parametrize(("shape", "said"), [("64,8", True), ("65,8", False), ("2048", False)])
+@every(("shape", "said"), [("64,8", True), ("65,8", False), ("2048", False)])
 def test_a_scatter_of_many_rows_to_few_is_told_to_be_a_matmul(shape: str, said: bool) -> None:
     # 65,536 B are 64 times the 1,024 B of bf16[64,8].
     found = _of(report_on(an_op("op", {"hbm": 65_536}, 2e5, category="scatter", label=f"f  scatter-add bf16[{shape}]")), "memory")

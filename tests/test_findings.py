@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis import assemble
 from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
@@ -77,7 +78,7 @@ def test_a_stencil_is_compared_with_elementwise_code() -> None:
     assert (found.kind, found.saving_s) == ("odd-sizes", pytest.approx(8.0))
 
 
-@pytest.mark.parametrize(("kind", "integers", "saving_s"), [("gpu", 30, None), ("gpu", 10, 4.0), ("cpu", 30, 4.0)])
+@every(("kind", "integers", "saving_s"), [("gpu", 30, None), ("gpu", 10, 4.0), ("cpu", 30, 4.0)])
 def test_integer_instructions_keep_a_gpu_from_streaming(kind: str, integers: int, saving_s: float | None) -> None:
     # 18 B take 1.8 s, 2 s at 90% of the bandwidth. On a GPU 30 integer operations take as long as 120 of the 20 FLOP/s: 6 s; 10 take 2 s.
     hashed = an_op("hash", {"hbm": 18, "vector/int32": integers}, 6.0, count=3)
@@ -134,7 +135,7 @@ def test_where_little_can_be_won_all_ops_of_the_cause_are_told() -> None:
     assert "at 80% of the roofline" in finding.message
 
 
-@pytest.mark.parametrize(
+@every(
     ("category", "reach"),
     [("loop fusion", 0.9), ("convolution", 0.05), ("fft", 0.12), ("sort", 0.04), ("optimizer", 0.5), ("pointwise fusion", 0.4)],
 )
@@ -143,7 +144,7 @@ def test_what_passes_over_its_data_several_times_reaches_less(category: str, rea
     assert finding.saving_s == pytest.approx(40 - 1 / reach, rel=1e-5)
 
 
-@pytest.mark.parametrize("amounts", [{"hbm": 65}, {"matrix/bf16": 650}])
+@every("amounts", [{"hbm": 65}, {"matrix/bf16": 650}])
 def test_kernels_near_what_good_ones_reach_promise_nothing(amounts: dict[str, float]) -> None:
     # 65% of the roof: compilers make kernels between that and 90% for much the same work.
     (finding,) = report_on(an_op("kernel", amounts, 10.0)).findings
@@ -166,7 +167,7 @@ def test_scatters_are_told_beside_other_ops_that_could_be_faster() -> None:
     assert "replace the scatter" in " ".join(told.levers)
 
 
-@pytest.mark.parametrize(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12), ("complex", 0.22)])
+@every(("kind", "reach"), [("gathered", 0.25), ("interleaved", 0.12), ("complex", 0.22)])
 def test_what_takes_elements_from_elsewhere_or_computes_complex_numbers_reaches_less(kind: str, reach: float) -> None:
     (finding,) = report_on(an_op("fusion", {"hbm": 10}, 20.0, operation=Streamed(kind=kind))).findings
     assert finding.saving_s == pytest.approx(20 - 1 / reach, rel=1e-3)
@@ -222,7 +223,7 @@ def test_copies_save_what_the_rest_of_the_time_can_hide() -> None:
     assert finding.message.endswith("Copy while the device computes: the run would take 9 s.")
 
 
-@pytest.mark.parametrize("streams", [2, 200])
+@every("streams", [2, 200])
 def test_ops_at_the_same_time_share_the_clock(streams: int) -> None:
     # The device was busy for 20 s, and every stream ran an op for all of it; half of the bytes of these ops were not needed.
     fewer = Avoidable(kind="one-hot-product", instead=Cost.of({"hbm": 25}), why="multiplies by one-hot rows", unneeded="dense")
@@ -288,7 +289,7 @@ def test_a_launch_does_not_get_shorter_with_less_work() -> None:
     assert {one.kind for one in report_on(tiny).findings} == {"latency"}
 
 
-@pytest.mark.parametrize(
+@every(
     ("sent_s", "fetched_s", "change"),
     [
         (50.0, 0.0, "Copy the next batch while this one is computed"),
@@ -384,7 +385,7 @@ def test_the_profiler_slows_the_launch_of_a_step_of_one_program() -> None:
         assert change in finding.message
 
 
-@pytest.mark.parametrize(("programs", "said"), [(1, "the single program of a step"), (3, "launching small programs")])
+@every(("programs", "said"), [(1, "the single program of a step"), (3, "launching small programs")])
 def test_a_step_of_one_program_is_not_told_to_compile_its_programs_as_one(programs: int, said: str) -> None:
     steps = tuple(Step(key=key, time_s=10.0) for key in (0, 1))
     shares = tuple(Share(key=key, count=1, time_s=5.0) for key in (0, 1))
@@ -394,7 +395,7 @@ def test_a_step_of_one_program_is_not_told_to_compile_its_programs_as_one(progra
     assert said in finding.message
 
 
-@pytest.mark.parametrize(("count", "kinds"), [(2, {"duplicated-work"}), (1, set())])
+@every(("count", "kinds"), [(2, {"duplicated-work"}), (1, set())])
 def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str]) -> None:
     steps = tuple(Step(key=key, time_s=30.0) for key in (0, 1))
 
@@ -469,7 +470,7 @@ def test_findings_speak_of_the_steady_steps() -> None:
     assert "14 s of 14 s per step" in finding.message
 
 
-@pytest.mark.parametrize(("large_s", "saved"), [(20e-6, True), (200e-6, False)])
+@every(("large_s", "saved"), [(20e-6, True), (200e-6, False)])
 def test_a_few_small_kernels_between_large_ones_promise_nothing(large_s: float, saved: bool) -> None:
     large, small = an_op("dot", {"matrix/bf16": 95 * large_s}, large_s), an_op("add", {"hbm": 1e-9}, 5e-6)
     (finding,) = [one for one in report_on(large, small).findings if one.kind == "latency"]
@@ -477,7 +478,7 @@ def test_a_few_small_kernels_between_large_ones_promise_nothing(large_s: float, 
     assert finding.message.endswith("only fewer, larger kernels help.") != saved
 
 
-@pytest.mark.parametrize("looped_s", [4e-6, 6e-6])
+@every("looped_s", [4e-6, 6e-6])
 def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(looped_s: float) -> None:
     looped, plain = an_op("mul", {"hbm": 1e-9}, looped_s, in_loop=True), an_op("add", {"hbm": 1e-9}, 5e-6)
     (finding,) = report_on(looped, plain).findings
@@ -485,7 +486,7 @@ def test_small_kernels_get_advice_on_loops_only_where_a_loop_runs_most_of_them(l
     assert any("lax.scan" in lever for lever in finding.levers) == (looped_s > 5e-6)
 
 
-@pytest.mark.parametrize("linear_s", [4e-6, 6e-6])
+@every("linear_s", [4e-6, 6e-6])
 def test_loops_that_compute_linear_recurrences_are_told_of_associative_scans_first(linear_s: float) -> None:
     reason = Avoidable(kind="latency", instead=Cost.of({"hbm": 1e-9}), group="linear")
     linear, other = (an_op(name, {"hbm": 1e-9}, s, in_loop=True) for name, s in (("mul", linear_s), ("add", 5e-6)))
@@ -494,7 +495,7 @@ def test_loops_that_compute_linear_recurrences_are_told_of_associative_scans_fir
     assert finding.levers[0].startswith("lax.associative_scan") == (linear_s > 5e-6)
 
 
-@pytest.mark.parametrize("saves", [Saves.ONE_KERNEL, Saves.SHARED_LOOP])
+@every("saves", [Saves.ONE_KERNEL, Saves.SHARED_LOOP])
 def test_small_matmuls_that_one_could_do_together_save_what_that_one_does_not_take(saves: Saves) -> None:
     def matmuls(flops: float, time_s: float) -> list[Op]:
         reason = Avoidable(kind="low-batch", instead=Cost.of({"matrix/bf16": flops}), saves=saves, why="runs 8 matmuls")
@@ -512,13 +513,13 @@ def test_small_matmuls_of_few_rows_outside_of_loops_are_latency_bound() -> None:
     assert finding.kind == "latency"
 
 
-@pytest.mark.parametrize("kernels", [100, 101])
+@every("kernels", [100, 101])
 def test_small_kernels_get_advice_on_loops_only_where_an_iteration_has_few_of_them(kernels: int) -> None:
     (finding,) = report_on(*[an_op(f"mul.{place}", {"hbm": 1e-9}, 5e-6, in_loop=True) for place in range(kernels)]).findings
     assert finding.levers == (page("latency").cases["loop"] if kernels <= 100 else page("latency").levers)
 
 
-@pytest.mark.parametrize(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])
+@every(("large_s", "location", "told"), [(10.0, "", True), (100.0, "", False), (100.0, "train.py:7", True)])
 def test_the_compilers_own_changes_of_layout_are_told_where_they_cost_much(large_s: float, location: str, told: bool) -> None:
     fewer = Avoidable(kind="layout-copies", instead=NOTHING, unneeded="layout", usual=Usual.UNLESS_ASKED)
     turned = an_op("transpose", {"hbm": 20}, 2.0, avoidable=(fewer,), location=location)

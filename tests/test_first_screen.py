@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from every import every
 from roofline.cli import main
 from roofline.render.program_facts import program_facts
 from roofline.render.tables import Paper
@@ -41,14 +42,14 @@ def test_the_sentence_the_bar_the_findings_the_table_and_the_facts_come_in_this_
     assert re.search(r"^op +time/step +share +bound +efficiency +lost/step$", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["jax_train.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_scan.xplane.pb.gz", "jax_offload.xplane.pb.gz"])
-@pytest.mark.parametrize("width", [80, 100, 200])
+@every("name", ["jax_train.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_scan.xplane.pb.gz", "jax_offload.xplane.pb.gz"])
+@every("width", [80, 100, 200])
 def test_it_fits_the_terminal_and_100_columns(name: str, width: int) -> None:
     text = report_text(rl.analyze(PROFILES / name), Paper(width=width), top=1000)
     assert max(len(line) for line in text.splitlines()) <= min(width, 100)
 
 
-@pytest.mark.parametrize(
+@every(
     ("seconds", "averaged", "said"),
     [
         ([2, 3, 1], 3, "3 complete steps of 1 s to 3 s"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import all_gather, all_reduce, all_to_all, permute, reduce_scatter
 
@@ -70,7 +71,7 @@ def routed(over: int, both: bool) -> Fraction:
     return max(load.values())
 
 
-@pytest.mark.parametrize("over", range(3, 12))
+@every("over", range(3, 12))
 def test_an_all_to_all_on_a_ring_is_what_routing_it_gives(over: int) -> None:
     assert all_to_all(1, over=over, dtype="uint8").cost["ici"] == routed(over, both=False)
     assert all_to_all(1, over=over, dtype="uint8", algorithm="bidirectional").cost["ici"] == routed(over, both=True)

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import Axis, conv1d, conv2d, conv3d, convolution, matmul
 
@@ -66,7 +67,7 @@ def test_a_stride_beyond_the_kernel_reads_only_what_it_needs() -> None:
     assert rows[2].bytes == 2 * 128 * 28 * 28
 
 
-@pytest.mark.parametrize("direction", ["input-gradient", "weight-gradient"])
+@every("direction", ["input-gradient", "weight-gradient"])
 def test_gradients_do_the_same_multiplications(direction: str) -> None:
     forward = conv2d(8, 64, 128, 28, 28, padding=1)
     backward = conv2d(8, 64, 128, 28, 28, padding=1, direction=direction)  # type: ignore[arg-type]

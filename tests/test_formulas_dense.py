@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import batched_matmul, conv1d, dot, matmul, per_example_weights, sharded_matmul, tiled_matmul
 from roofline.machine import Machine
@@ -56,7 +57,7 @@ def test_a_complex_multiply_and_add_is_eight_flop() -> None:
     assert conv1d(1, 2, 4, 8, kernel=1, dtype="complex64").cost.flops == 8 * 2 * 4 * 8
 
 
-@pytest.mark.parametrize("size", [64, 256, 1000, 100, 4096, 16384])
+@every("size", [64, 256, 1000, 100, 4096, 16384])
 def test_a_square_product_of_bf16_has_a_third_of_its_size_in_intensity(size: int) -> None:
     # 2N³ FLOP over 3·2·N² bytes.
     ledger = matmul(size, size, size)
@@ -82,9 +83,7 @@ def test_the_real_product_of_queries_and_keys_is_batched() -> None:
     assert batched_matmul(1024, 2048, 128, 2048).cost.intensity() == pytest.approx(113.8, abs=0.05)
 
 
-@pytest.mark.parametrize(
-    ("chip", "real", "dtype"), [(V7X_FP8, 1922.5, "bf16"), (V7X, 961.25, "bf16"), (V6E, 1721.25, "bf16"), (V7X, 961.25, "fp8")]
-)
+@every(("chip", "real", "dtype"), [(V7X_FP8, 1922.5, "bf16"), (V7X, 961.25, "bf16"), (V6E, 1721.25, "bf16"), (V7X, 961.25, "fp8")])
 def test_square_products_cross_at_three_ridges(chip: Machine, real: float, dtype: str) -> None:
     # bf16 bytes under the fp8 peak cross at 1922; fp8 bytes too halve that to the bf16 crossing.
     found = cross(lambda n: matmul(n, n, n, dtype=dtype), "n", chip)
@@ -97,9 +96,7 @@ def test_square_products_cross_early_on_v5p() -> None:
     assert int(found.real) == 498
 
 
-@pytest.mark.parametrize(
-    ("dtype", "accumulator", "bytes_", "intensity"), [("bf16", "fp32", 41_943_040, 409.6), ("fp8", "bf16", 20_971_520, 819.2)]
-)
+@every(("dtype", "accumulator", "bytes_", "intensity"), [("bf16", "fp32", 41_943_040, 409.6), ("fp8", "bf16", 20_971_520, 819.2)])
 def test_an_accumulator_is_one_more_tensor(dtype: str, accumulator: str, bytes_: int, intensity: float) -> None:
     ledger = matmul(2048, 2048, 2048, dtype=dtype, accumulator=accumulator)
     assert ledger.cost.flops == 17_179_869_184
@@ -118,7 +115,7 @@ def test_the_critical_batch_is_the_ridge() -> None:
         assert int(found.real) == batch
 
 
-@pytest.mark.parametrize(("width", "batch"), [(8192, 255), (4096, 272)])
+@every(("width", "batch"), [(8192, 255), (4096, 272)])
 def test_narrow_layers_need_more_batch(width: int, batch: int) -> None:
     # 1/B = 1/ridge − 2/D: 240.2 becomes 255.2 at 8192 and 272.2 at 4096.
     found = cross(matmul, "m", V5E, k=width, n=width)
@@ -139,7 +136,7 @@ def test_quantizing_both_operands_leaves_the_critical_batch_and_weights_alone_ha
     assert activations.real == pytest.approx(240.2, abs=0.05)
 
 
-@pytest.mark.parametrize(
+@every(
     ("left", "right", "unit"),
     [("bf16", "int8", "bf16"), ("int8", "int8", "int8"), ("fp8", "int4", "fp8"), ("bf16", "fp32", "fp32"), ("int8", "fp8", "fp8")],
 )
@@ -217,7 +214,7 @@ def test_two_chips_with_k_split_exchange_their_partial_sums_whole() -> None:
     assert sharded_matmul(b, d, f, latency=True).cost["ici/hop"] == 2
 
 
-@pytest.mark.parametrize(("rate", "width"), [(4.5e10, 8755), (5e10, 7880), (2e11, 1970)])
+@every(("rate", "width"), [(4.5e10, 8755), (5e10, 7880), (2e11, 1970)])
 def test_the_split_dimension_alone_decides_whether_the_link_binds(rate: float, width: int) -> None:
     # BDF / 1.97e14 > 2BF / rate: D > 2·1.97e14 / rate, for any B and F.
     chip = V5E.override({"ici": rate})

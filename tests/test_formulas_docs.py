@@ -3,15 +3,14 @@
 import re
 from pathlib import Path
 
-import pytest
-
+from every import every
 from roofline.formulas import POINTWISE, Formula, all_formulas
 
 PAGE = (Path(__file__).parent.parent / "docs" / "formulas.md").read_text()
 TABLED = {name for name, facts in POINTWISE.items() if not facts.reduces and name != "dropout"}
 
 
-@pytest.mark.parametrize("entry", all_formulas(), ids=lambda entry: entry.name)
+@every("entry", all_formulas())
 def test_every_formula_has_a_section_with_an_equation_and_an_example(entry: Formula) -> None:
     if entry.name in TABLED:
         facts = POINTWISE[entry.name]

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import attention, attention_decode, batched_matmul, kv_append, kv_cache, latent_attention
 from roofline.ledger import Ledger
@@ -67,7 +68,7 @@ def test_more_queries_than_keys_cannot_be_causal() -> None:
         attention(1, 1, 8, 4, 64, causal=True)
 
 
-@pytest.mark.parametrize(("kv_heads", "intensity"), [(32, 1), (8, 4), (1, 32)])
+@every(("kv_heads", "intensity"), [(32, 1), (8, 4), (1, 32)])
 def test_decode_has_one_flop_a_byte_for_each_head_of_a_group(kv_heads: int, intensity: int) -> None:
     # 4·h·kv·d FLOP over 4·kv_heads·kv·d bytes, for any batch.
     for batch in (1, 64):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import (
     POINTWISE,
@@ -40,9 +41,7 @@ def test_layernorm_has_two_intensities() -> None:
     assert twice.cost.bytes() == 2 * (3 * 65536 * 4096 + 2 * 4096)
 
 
-@pytest.mark.parametrize(
-    ("peak", "bandwidth", "attainable"), [(4614, "7.2 TB/s", 12), (2307, "7.2 TB/s", 12), (918, "1.6 TB/s", 3), (459, "2.76 TB/s", 5)]
-)
+@every(("peak", "bandwidth", "attainable"), [(4614, "7.2 TB/s", 12), (2307, "7.2 TB/s", 12), (918, "1.6 TB/s", 3), (459, "2.76 TB/s", 5)])
 def test_layernorm_reaches_what_the_guides_say(peak: int, bandwidth: str, attainable: int) -> None:
     chip = Machine.of("chip", {"matrix/bf16": f"{peak} TFLOP/s", "hbm": bandwidth})
     intensity = layernorm(65536, 4096, reads=2).cost.intensity()
@@ -91,7 +90,7 @@ def test_comparisons_are_no_flop_unless_asked_for() -> None:
     assert gelu(1000, comparisons=True).cost == gelu(1000).cost
 
 
-@pytest.mark.parametrize("name", [name for name, facts in POINTWISE.items() if not facts.reduces])
+@every("name", [name for name, facts in POINTWISE.items() if not facts.reduces])
 def test_every_pointwise_formula_uses_the_one_table(name: str) -> None:
     facts, cost = POINTWISE[name], lookup(name)(1000).cost
     assert cost["vector/bf16"] == 1000 * facts.flops  # in the format of the result
@@ -99,7 +98,7 @@ def test_every_pointwise_formula_uses_the_one_table(name: str) -> None:
     assert cost.bytes() == 2000 * (facts.inputs + 2)
 
 
-@pytest.mark.parametrize("name", [name for name, facts in POINTWISE.items() if facts.reduces])
+@every("name", [name for name, facts in POINTWISE.items() if facts.reduces])
 def test_every_normalisation_uses_the_one_table(name: str) -> None:
     facts, cost = POINTWISE[name], lookup(name)(10, 100).cost
     assert cost["vector/fp32"] == 1000 * facts.flops
@@ -134,7 +133,7 @@ def test_rmsnorm_and_softmax_move_as_much_as_a_copy() -> None:
     assert softmax(8, 1000, comparisons=True).cost.flops == 4 * 8000
 
 
-@pytest.mark.parametrize(("kind", "flops"), [("sum", 8 * 99), ("mean", 800), ("norm", 8 * 199), ("max", 0), ("argmax", 0)])
+@every(("kind", "flops"), [("sum", 8 * 99), ("mean", 800), ("norm", 8 * 199), ("max", 0), ("argmax", 0)])
 def test_reductions_make_one_value_of_a_row(kind: str, flops: int) -> None:
     ledger = reduction(8, 100, kind=kind)  # type: ignore[arg-type]
     assert ledger.cost.flops == flops

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline import formulas
 from roofline.cost import Cost
 from roofline.errors import FormulaError
@@ -18,7 +19,7 @@ from roofline.formulas.vocabulary import DIMENSIONS, OPTIONS
 from roofline.ledger import Ledger
 from roofline.resource import LINK_UNITS, MEMORY_UNITS
 
-EVERY = pytest.mark.parametrize("entry", all_formulas(), ids=lambda entry: entry.name)
+EVERY = every("entry", all_formulas())
 # Spatial axes are counted position by position, so they have no fractions.
 WHOLE = {("conv1d", "length"), *((name, axis) for name in ("conv2d", "conv3d") for axis in ("depth", "height", "width"))}
 
@@ -77,7 +78,7 @@ def test_floats_are_accepted(entry: Formula) -> None:
 
 
 @EVERY
-@pytest.mark.parametrize("size", [0, -3, float("inf"), float("nan"), "4", True, None])
+@every("size", [0, -3, float("inf"), float("nan"), "4", True, None])
 def test_a_dimension_is_a_positive_number(entry: Formula, size: object) -> None:
     name = entry.dimensions[0].name
     with pytest.raises(FormulaError, match=f"^{entry.name}: {name} is {size}; a dimension is a positive number$"):
@@ -186,7 +187,7 @@ def test_the_signature_is_the_functions_own() -> None:
     assert lookup("matmul").usage == "matmul M K N"
 
 
-@pytest.mark.parametrize(
+@every(
     ("call", "message"),
     [
         (lambda: matmul(8, -3, 8), "matmul: k is -3; a dimension is a positive number"),

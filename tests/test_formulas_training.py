@@ -2,6 +2,7 @@
 
 import pytest
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import (
     backward,
@@ -18,9 +19,7 @@ from roofline.formulas import (
 )
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "flops", "roots", "state"), [("sgd", 2, 0, 0), ("momentum", 4, 0, 1), ("adam", 12, 1, 2), ("adamw", 13, 1, 2)]
-)
+@every(("optimizer", "flops", "roots", "state"), [("sgd", 2, 0, 0), ("momentum", 4, 0, 1), ("adam", 12, 1, 2), ("adamw", 13, 1, 2)])
 def test_an_update_reads_and_writes_its_state(optimizer: str, flops: int, roots: int, state: int) -> None:
     # bf16 gradient read, bf16 weight read and written: 6 B; each fp32 state tensor read and written: 8 B.
     cost = optimizer_update(1000, optimizer=optimizer).cost  # type: ignore[arg-type]
@@ -38,7 +37,7 @@ def test_formats_of_gradients_and_state_are_their_own() -> None:
     assert optimizer_update(1000, gradients="fp32", state="bf16", weights="fp32").cost.bytes() == 1000 * (4 + 8 + 8)
 
 
-@pytest.mark.parametrize("forward", [matmul(64, 128, 256), ffn(64, 32, 128), layernorm(8, 64), sharded_matmul(64, 128, 256)])
+@every("forward", [matmul(64, 128, 256), ffn(64, 32, 128), layernorm(8, 64), sharded_matmul(64, 128, 256)])
 def test_backward_is_twice_forward(forward: object) -> None:
     assert backward(forward).cost == 2 * forward.cost  # type: ignore[arg-type,attr-defined]
 

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import FormulaError
 from roofline.formulas import (
     add,
@@ -44,7 +45,7 @@ def test_a_gate_is_one_more_up_projection(tokens: int, width: int, hidden: int) 
     assert ffn(tokens, width, hidden, gated=True).cost == parts
 
 
-@pytest.mark.parametrize(("gated", "spared"), [(False, 2), (True, 4)])
+@every(("gated", "spared"), [(False, 2), (True, 4)])
 def test_fusing_the_activation_spares_its_traffic(gated: bool, spared: int) -> None:
     # Plain: one hidden tensor neither written nor read. Gated: two of them.
     apart, fused = ffn(100, 64, 256, gated=gated), ffn(100, 64, 256, gated=gated, fused=True)

@@ -12,6 +12,7 @@ import pytest
 
 import roofline as rl
 import tpu_compiler
+from every import every
 from roofline.report import Report
 from tpu_compiler import ROOT
 
@@ -37,18 +38,18 @@ def unknown(report: Report) -> list[str]:
     return [op.name for op in report.ops if None in op.work.values()]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_products_count_what_their_shapes_say(name: str) -> None:
     counted, facts = report(name)
     assert matrix_flop(counted) == facts["matrix_flop"]  # by the formula beside the shapes in data/tpu/programs.py
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - UNKNOWN_COSTS))
+@every("name", sorted({*NAMES} - UNKNOWN_COSTS))
 def test_every_op_has_a_known_cost(name: str) -> None:
     assert unknown(report(name)[0]) == []
 
 
-@pytest.mark.parametrize("name", NAMES)
+@every("name", NAMES)
 def test_the_peak_of_hbm_is_that_of_the_buffer_assignment(name: str) -> None:
     counted, facts = report(name)
     assert counted.memory is not None
@@ -70,7 +71,7 @@ def test_a_loop_counts_each_trip_where_xla_counts_one() -> None:
     assert matrix_flop(counted) == pytest.approx(8 * facts["cost"]["flops"], rel=0.006)
 
 
-@pytest.mark.parametrize("name", sorted({*NAMES} - {"hidden_gathers_v5e_2x2", "embedding_v6e_2x2"}))
+@every("name", sorted({*NAMES} - {"hidden_gathers_v5e_2x2", "embedding_v6e_2x2"}))
 def test_elsewhere_xla_counts_the_same_products_and_some_vector_work(name: str) -> None:
     counted, facts = report(name)
     assert matrix_flop(counted) <= facts["cost"]["flops"] <= 1.3 * matrix_flop(counted)

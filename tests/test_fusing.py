@@ -3,9 +3,10 @@
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.cost import Cost
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, MachineError, UsageError
@@ -35,7 +36,7 @@ def tail(residual: bool = False) -> Chain:
     )
 
 
-@pytest.mark.parametrize(
+@every(
     ("groups", "moved", "intensity", "rate", "speedup"),
     [
         ((1, 1, 1, 1), "4.29 GB", 1.25, "9 TFLOP/s", 1.0),
@@ -59,7 +60,7 @@ def test_the_guides_print_the_three_intensities_with_one_digit() -> None:
     assert [f"{fuse(tail(), groups, V7X).intensity:.1f}" for groups in ((1, 1, 1, 1), (2, 2), (4,))] == ["1.2", "2.5", "5.0"]
 
 
-@pytest.mark.parametrize(("groups", "moved"), [((1, 1, 1, 1), "4.83 GB"), ((2, 2), "2.68 GB"), ((4,), "1.61 GB")])
+@every(("groups", "moved"), [((1, 1, 1, 1), "4.83 GB"), ((2, 2), "2.68 GB"), ((4,), "1.61 GB")])
 def test_the_residual_adds_a_tensor_to_every_grouping(groups: tuple[int, ...], moved: str) -> None:
     # The add reads a second tensor of 0.537 GB, which no fusion can save.
     assert show(float(fuse(tail(residual=True), groups, V7X).bytes), "B", 3) == moved
@@ -197,13 +198,13 @@ def test_work_may_be_billed_to_another_unit() -> None:
     assert fuse(chain((8,), "bf16", [StageSpec("a", 3)], compute="matrix/bf16"), (1,), toy()).cost["matrix/bf16"] == 24
 
 
-@pytest.mark.parametrize("groups", [(), (4, 1), (0, 4), (3,), [["gelu", "layernorm"], ["dropout", "add"]], [["layernorm", "add"]]])
+@every("groups", [(), (4, 1), (0, 4), (3,), [["gelu", "layernorm"], ["dropout", "add"]], [["layernorm", "add"]]])
 def test_groups_that_do_not_cover_the_chain_in_order_are_refused(groups: object) -> None:
     with pytest.raises(UsageError, match="give contiguous groups in order"):
         fuse(tail(), groups, V7X)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every(
     ("tensors", "stages", "words"),
     [
         ("x", [], "at least one stage"),
@@ -253,7 +254,6 @@ def brute_force(one: Chain, room: float, corrections: Corrections) -> Fusion:
     return min(legal, key=lambda fusion: fusion.time_s)
 
 
-@settings(max_examples=40, deadline=None)
 @given(chains(), st.sampled_from([10.0, 100.0, 1000.0]), st.sampled_from([0, 1]), st.sampled_from([0.0, 0.5, 1.0]))
 def test_the_best_grouping_is_never_slower_than_any_legal_one(one: Chain, room: float, launches: int, overlap: float) -> None:
     corrections = Corrections(launches=launches, overlap=overlap)
@@ -262,7 +262,6 @@ def test_the_best_grouping_is_never_slower_than_any_legal_one(one: Chain, room: 
     assert found.time_s <= brute_force(one, room, corrections).time_s * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(chains(), st.data())
 def test_fusing_two_neighbours_never_raises_traffic_or_time(one: Chain, data: st.DataObject) -> None:
     groups = data.draw(st.sampled_from(list(groupings(one))))
@@ -274,7 +273,6 @@ def test_fusing_two_neighbours_never_raises_traffic_or_time(one: Chain, data: st
         assert together.floor_s <= apart.floor_s * (1 + 1e-12)
 
 
-@settings(max_examples=40, deadline=None)
 @given(chains(), st.floats(1, 100))
 def test_a_faster_memory_never_raises_the_best_time(one: Chain, factor: float) -> None:
     slow, fast = (best(one, toy().override({"hbm": 10 * scale}), on_chip_bytes=100) for scale in (1, factor))

@@ -4,8 +4,9 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
+from every import every
 from fusion_programs import module, programs
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.fusion_report import Boundary, fusion_report
@@ -111,7 +112,7 @@ def test_a_value_that_waits_for_a_later_kernel_is_saved() -> None:
     assert "stored for later" in saved["f.0"].detail
 
 
-@pytest.mark.parametrize(
+@every(
     ("middle", "reason"),
     [
         ('custom-call(a), custom_call_target="mine"', "custom call"),
@@ -317,7 +318,6 @@ def test_the_softmax_of_a_compiled_program_lies_between_two_library_calls() -> N
 
 
 @given(programs(moving=True))
-@settings(max_examples=100)
 def test_sums_agree_and_fusing_leaves_less(body: str) -> None:
     before = module(body)
     report = fusion_report(before, "gpu", chip())

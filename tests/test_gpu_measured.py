@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.cli import main
 from roofline.errors import MachineError
 from roofline.machine import LAUNCH_LATENCY_S
@@ -80,8 +81,8 @@ def test_levels_are_the_plateaus_of_a_sweep_and_hold_what_lies_before_the_fall()
     assert found[2].holds is None
 
 
-@pytest.mark.parametrize("holds", [30 * MIB, 45 * MIB, 60 * MIB])
-@pytest.mark.parametrize("replacement", ["random", "least recently used"])
+@every("holds", [30 * MIB, 45 * MIB, 60 * MIB])
+@every("replacement", ["random", "least recently used"])
 def test_a_level_serves_what_it_holds_however_it_replaces(holds: float, replacement: str) -> None:
     # Of a working set x times as large as a cache that replaces at random, the share h stays in it from one pass to the next, where
     # h = exp(-(1 - h) x): the rate falls over more than a doubling. The time is that of both shares one after the other.
@@ -144,7 +145,7 @@ def test_the_roof_is_what_bursts_of_random_operands_reach_with_zeros_beside_and_
     assert held.fraction * roof.rate == pytest.approx(0.85 * 830e12, rel=0.005)
 
 
-@pytest.mark.parametrize("slow", [5, 9])
+@every("slow", [5, 9])
 def test_a_held_rate_is_work_over_time_however_long_power_control_slows_it_down(slow: int) -> None:
     # 700 and 600 TFLOP/s by turns: the median would be one or the other.
     rates = [700e12] * (14 - slow) + [600e12] * slow
@@ -154,7 +155,7 @@ def test_a_held_rate_is_work_over_time_however_long_power_control_slows_it_down(
     assert "p50 700" in held.note if slow == 5 else "p50 600" in held.note
 
 
-@pytest.mark.parametrize("slow", [5, 9])
+@every("slow", [5, 9])
 def test_held_products_of_zeros_are_work_over_time_too(slow: int) -> None:
     rates = [900e12] * (14 - slow) + [700e12] * slow
     card = gpu_card(H200, ANSWERS | {"product/bf16/held/zeros": {"rates": rates, "how": "zeros, held"}}, SAID)

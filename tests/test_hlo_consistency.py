@@ -2,6 +2,7 @@
 
 import pytest
 
+from every import every
 from roofline.errors import SourceError
 from roofline.hlo.ir.module import Computation
 from roofline.hlo.read import parse
@@ -12,7 +13,7 @@ def entry(*lines: str) -> Computation:
     return parse(f"HloModule m\n\nENTRY %main {{\n{text}\n}}\n", "m.hlo").entry_computation
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "%r = f32[4,8]{1,0} transpose(%x)",  # as number 90041921 of benchmarks/fuzz.py has it

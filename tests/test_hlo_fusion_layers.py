@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from every import every
 from roofline.hlo.fusion import compiler_model
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.grouping import grouped
@@ -56,7 +57,7 @@ def test_the_layers_of_a_program_are_found() -> None:
     assert layers == LayerRun(start=13, period=9, count=LAYERS - 1)  # without the first, which reads the parameter
 
 
-@pytest.mark.parametrize("platform", RULES)
+@every("platform", RULES)
 def test_kernels_found_in_a_few_layers_are_those_of_all(platform: Platform) -> None:
     computation, rules = program(), RULES[platform]
     layers = equal_layers(computation)
@@ -74,7 +75,7 @@ def test_fusions_copied_from_layer_to_layer_are_those_made_one_by_one(platform: 
     assert "fusion" in copied.opcodes
 
 
-@pytest.mark.parametrize(
+@every(
     ("changed", "why"),
     [
         ({"mixing": "turned"}, "whether a computed value is stored depends on how many layers use it"),

@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from hlo_programs import DATA, instructions, load
 from roofline.errors import SourceError
 from roofline.hlo.ir.module import HloModule
@@ -54,14 +55,12 @@ def read(data: bytes | str, where: str = "damaged") -> HloModule | None:
     return program
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(PROGRAMS), st.floats(0, 1))
 def test_a_program_cut_off_anywhere_is_read_or_refused(name: str, share: float) -> None:
     data = load(name)
     read(data[: int(len(data) * share)])
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.sampled_from(PROGRAMS),
     st.lists(
@@ -80,7 +79,6 @@ def test_a_program_with_bytes_replaced_is_read_or_refused(name: str, injuries: l
     read(data)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from([name for name in PROGRAMS if not name.endswith(".pb")]), st.randoms(use_true_random=False))
 def test_a_program_with_lines_shuffled_or_lost_is_read_or_refused(name: str, source: object) -> None:
     lines = load(name).decode().split("\n")
@@ -149,7 +147,7 @@ BOMBS = {
 }
 
 
-@pytest.mark.parametrize("name", BOMBS)
+@every("name", BOMBS)
 def test_bombs_do_not_go_off(name: str) -> None:
     read(BOMBS[name], "bomb")
 
@@ -158,7 +156,7 @@ DUMPS = sorted(DATA.parent.glob("h200/*.hlo.txt.gz"))
 CUTS = 8  # of each kind in each file
 
 
-@pytest.mark.parametrize("path", DUMPS, ids=lambda path: path.name.partition(".")[0])
+@every("path", DUMPS)
 def test_a_dump_cut_at_any_line_is_noticed(path: Path) -> None:
     # Cut between two computations, before the ENTRY, it reads like a program that is complete and does nearly nothing.
     text = gzip.decompress(path.read_bytes()).decode().rstrip()
@@ -178,9 +176,7 @@ def test_a_fragment_written_by_hand_needs_no_entry() -> None:
         assert len(said) == (1 if header else 0)  # such a text may be what is left of a longer one
 
 
-@pytest.mark.parametrize(
-    "line", ["get-tuple-element(), index=0", "dot(p), lhs_contracting_dims={0}", "while()", "select(p, p)", "negate()"]
-)
+@every("line", ["get-tuple-element(), index=0", "dot(p), lhs_contracting_dims={0}", "while()", "select(p, p)", "negate()"])
 def test_an_operation_without_its_operands_is_refused(line: str) -> None:
     with pytest.raises(SourceError, match=r"cut: line .*: 'x' is [\w-]+ with \d operands, where it needs \d"):
         parse(hlo(line), "cut")

@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from every import every
 from hlo_programs import SHARED, differences, embedded, instructions, load, module, names
 from protobufs import integer, message, number
 from roofline.errors import SourceError
@@ -31,7 +32,7 @@ def wrapped(*computations: bytes, entry: int = 1, extra: bytes = b"") -> bytes:
 PARAMETER = instruction("p", "parameter", 1)
 
 
-@pytest.mark.parametrize("name", sorted(set(names("pb")) & set(names("hlo"))))
+@every("name", sorted(set(names("pb")) & set(names("hlo"))))
 def test_text_and_protobuf_of_one_program_agree(name: str) -> None:
     assert differences(module(f"{name}.hlo"), module(f"{name}.pb")) == []
 
@@ -167,7 +168,7 @@ for _ in range(2000):
     DEEP = integer(2, 13) + message(4, DEEP)
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "complaint"),
     [
         (b"\x0a\x05abc\x12", "cut off"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, SourceError
 from roofline.hlo.ir.shapes import PRIMITIVE_TYPES, UNBOUNDED, Layout, Shape, parse_shape
@@ -53,7 +54,7 @@ def test_dynamic_dimensions_count_their_bound_and_unbounded_ones_cannot_be_count
         assert unbounded.elements
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "bf16[8,<=128]{1,0:T(8,128)(2,1)S(1)}",
@@ -79,7 +80,7 @@ def test_every_primitive_type_has_a_number_format() -> None:
             assert Shape(name).number.bits > 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "complaint"),
     [
         ("f32[1000000000000000,1000000000000000]", "more elements"),
@@ -120,7 +121,7 @@ def test_arrays_that_are_not_tensors_are_read_too() -> None:
     assert (pointers.dims, pointers.element, pointers.shape) == ((16,), "!tt.ptr<f32>", Shape("opaque"))
 
 
-@pytest.mark.parametrize("text", ["tensor<4xq7>", "tuple<" * 10**5 + ">" * 10**5, "tensor<99999999999999999999999xf32>", "tensor<"])
+@every("text", ["tensor<4xq7>", "tuple<" * 10**5 + ">" * 10**5, "tensor<99999999999999999999999xf32>", "tensor<"])
 def test_absurd_types_are_refused(text: str) -> None:
     with pytest.raises(SourceError):
         parse_type(text).shape  # noqa: B018

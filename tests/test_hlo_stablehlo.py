@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from every import every
 from hlo_programs import instructions, load, module, names
 from roofline.errors import SourceError
 from roofline.hlo.ir.amending import MappedDialect
@@ -55,13 +56,13 @@ def bag(program: HloModule, without: set[str]) -> Counter[tuple[object, ...]]:
     )
 
 
-@pytest.mark.parametrize("name", sorted(set(names("before.hlo")) & set(names("stablehlo"))))
+@every("name", sorted(set(names("before.hlo")) & set(names("stablehlo"))))
 def test_the_same_work_as_in_xlas_own_conversion(name: str) -> None:
     without = TAKEN_APART.get(name, set())
     assert bag(module(f"{name}.stablehlo"), without) == bag(module(f"{name}.before.hlo"), without)
 
 
-@pytest.mark.parametrize("name", names("stablehlo"))
+@every("name", names("stablehlo"))
 def test_every_attribute_of_real_programs_can_be_read(name: str) -> None:
     program = module(f"{name}.stablehlo")
     for i in instructions(program):
@@ -148,7 +149,7 @@ def test_reductions_have_a_computation_in_either_form() -> None:
     assert [str(inner[index].shape) for index in inner.parameters] == ["f32[]", "s32[]", "f32[]", "s32[]"]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "%0 = stablehlo.dot_general %x, %y, batching_dims = [0] x [0], contracting_dims = [2] x [1], precision = [HIGHEST, DEFAULT], "
@@ -234,7 +235,7 @@ def test_custom_calls_keep_target_configuration_and_computations() -> None:
     assert backend_config(old) == {"cost": {"flops": 12}}
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "values"),
     [
         ("dense<[1.0, 0x7F800000, -2.5, 0.0]> : tensor<4xf32>", (1.0, float("inf"), -2.5, 0.0)),
@@ -290,7 +291,7 @@ def test_a_module_in_generic_form_is_the_same() -> None:
     assert (program.name, [i.opcode for i in program.entry_computation]) == ("m", ["parameter", "add"])
 
 
-@pytest.mark.parametrize(
+@every(
     ("lines", "complaint"),
     [
         (["%0 = stablehlo.add %q, %arg0 : tensor<4xf32>"], "'%q' is not defined"),

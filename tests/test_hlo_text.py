@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 
+from every import every
 from hlo_programs import instructions, module, names
 from roofline.errors import SourceError
 from roofline.hlo.ir.attributes import (
@@ -145,7 +146,7 @@ def test_ranges_paddings_and_aliases() -> None:
     assert fusion.fusion_kind == "kLoop"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "groups"),
     [
         ("{{0,1},{2,3}}", ((0, 1), (2, 3))),
@@ -267,7 +268,7 @@ def test_instructions_may_take_several_lines_and_carry_comments() -> None:
     assert (root.custom_call_target, backend_config(root)) == ('a(b"{', {"deep": {"x": 1}})
 
 
-@pytest.mark.parametrize(
+@every(
     ("shape", "text", "values"),
     [
         ("s32[]", "-5", (-5,)),
@@ -303,7 +304,7 @@ def test_a_name_inside_a_string_is_no_attribute() -> None:
     assert i.attributes == ("custom_call_target", "dimensions", "metadata")
 
 
-@pytest.mark.parametrize(
+@every(
     ("attributes", "op_name", "config"),
     [
         (', metadata={op_name="jit(f)/add"}', "jit(f)/add", ""),
@@ -319,7 +320,7 @@ def test_metadata_stand_before_after_or_inside_other_attributes(attributes: str,
     assert (one.op_name, one.backend_config_text) == (op_name, config)
 
 
-@pytest.mark.parametrize(
+@every(
     "metadata",
     [
         "",
@@ -358,7 +359,7 @@ def test_modules_compare_hash_and_survive_pickling() -> None:
     assert len({hash(i) for i in instructions(program)}) > 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "line", "complaint"),
     [
         ("", None, "empty"),
@@ -401,7 +402,7 @@ def test_calls_nested_beyond_reason_are_refused() -> None:
         parse(f"HloModule m\nc0 {{\n ROOT p = f32[] parameter(0)\n}}\n{chain}")
 
 
-@pytest.mark.parametrize("name", names("hlo"))
+@every("name", names("hlo"))
 def test_every_attribute_of_real_programs_can_be_read(name: str) -> None:
     program = module(f"{name}.hlo")
     for i in instructions(program):
@@ -478,7 +479,7 @@ def test_a_loose_program_cut_anywhere_is_an_error() -> None:
             parse(whole[:end])
 
 
-@pytest.mark.parametrize(
+@every(
     ("operation", "shape"),
     [
         ("compare(a, a), direction=LT", "pred[4,6]"),
@@ -504,7 +505,7 @@ def test_a_shape_left_out_follows_from_the_operands(operation: str, shape: str) 
     assert str(last(*lines, f"ROOT r = {operation}", before=ADD).shape) == shape
 
 
-@pytest.mark.parametrize(
+@every(
     "operation",
     [
         "broadcast(p), dimensions={}",
@@ -567,7 +568,7 @@ ENTRY main {
     assert program.location(program.entry_computation.root_instruction) == "/src/model.py:7"
 
 
-@pytest.mark.parametrize(("name", "caller"), [("jit_loss", "/src/train.py:30"), ("jit_scale", "/src/model.py:7"), ("jit_other", "")])
+@every(("name", "caller"), [("jit_loss", "/src/train.py:30"), ("jit_scale", "/src/model.py:7"), ("jit_other", "")])
 def test_a_program_is_called_where_its_function_is(name: str, caller: str) -> None:
     text = f"""HloModule {name}
 FileNames
@@ -597,9 +598,7 @@ ENTRY main {{
     assert parse(text, "m.hlo").caller == caller
 
 
-@pytest.mark.parametrize(
-    "header", ["%f (p: (f32[4]{0}, s32[])) -> f32[4]{0} {", "f {", " %f(p: f32[4]) -> f32[4] {", "%f (p: f32[4]) -> f32[4] { // x"]
-)
+@every("header", ["%f (p: (f32[4]{0}, s32[])) -> f32[4]{0} {", "f {", " %f(p: f32[4]) -> f32[4] {", "%f (p: f32[4]) -> f32[4] { // x"])
 def test_headers_of_computations_read_alike_however_they_are_spelt(header: str) -> None:
     read = parse(f"HloModule m\n{header}\n p = f32[4]{{0}} parameter(0)\n ROOT q = f32[4]{{0}} negate(p)\n}}\n", "m.hlo")
     assert [(one.name, [inner.place for inner in one]) for one in read] == [("f", [3, 4])]
@@ -610,9 +609,7 @@ def test_a_header_with_a_bracket_left_open_is_an_error() -> None:
         parse("HloModule m\n%f (p: (f32[4], s32[]) -> f32[4] {\n p = f32[4] parameter(0)\n}\n", "m.hlo")
 
 
-@pytest.mark.parametrize(
-    "inside", ['op_name="jit(f)/a" source_file="/a b/m.py" source_line=3 source_end_line=4 stack_frame_id=7', 'op_name="x"']
-)
+@every("inside", ['op_name="jit(f)/a" source_file="/a b/m.py" source_line=3 source_end_line=4 stack_frame_id=7', 'op_name="x"'])
 def test_metadata_in_the_usual_order_read_like_any_other(inside: str) -> None:
     assert parse_metadata(f"{{{inside}}}") == parse_metadata(f"{{ {inside} }}")  # a blank makes it unusual
 

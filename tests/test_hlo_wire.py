@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from every import every
 from hlo_programs import load
 from protobufs import integer, message, number, slow_fields, slow_unpack
 from roofline.hlo.ir.malformed import Malformed
@@ -55,7 +56,7 @@ def test_any_bytes_are_read_as_the_plan_says_or_refused(plan: str, data: bytes) 
     assert outcome(unpack, plan, data) == outcome(slow_unpack, plan, data)
 
 
-@pytest.mark.parametrize("name", ["cond_switch.pb", "attention.pb"])
+@every("name", ["cond_switch.pb", "attention.pb"])
 def test_a_real_program_is_read_as_the_plan_says(name: str) -> None:
     data = load(name)
     assert unpack(_MODULE, data) == slow_unpack(_MODULE, data)
@@ -100,7 +101,7 @@ def test_places_outside_the_data_are_refused(data: bytes, start: int, end: int) 
         unpack("1i", data, start, end)
 
 
-@pytest.mark.parametrize(
+@every(
     "plan",
     ["i", "1", "1x", "128i", "1i 1i", "1(2i", "1i)", "1i?*", "1i**", "0i", "0b*", "0(1i)"],
 )
@@ -117,7 +118,7 @@ def test_a_plan_has_room_for_sixteen_columns_and_two_dozen_plans() -> None:
             unpack(plan, b"")
 
 
-@pytest.mark.parametrize(
+@every(
     ("plan", "data", "complaint", "offset"),
     [
         ("1t", b"\x08\x01" + message(1, b"a"), "field 1 has wire type 0, expected 2", 0),

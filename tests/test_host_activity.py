@@ -1,13 +1,12 @@
 """What a thread does is told by the names of its open events."""
 
-import pytest
-
+from every import every
 from roofline.sources.host_activity import Activity, activity
 
 CALL = ["step", "$train.py:52 main", "PjitFunction(update)", "PjRtCApiLoadedExecutable::Execute", "[0] GpuExecutable::ExecuteThunks"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("stack", "told"),
     [
         ([], Activity()),
@@ -65,7 +64,7 @@ def test_a_file_that_programs_come_from_is_the_users_whatever_its_name() -> None
     assert activity(stack, {"core.py"}) == Activity("python", "advance", "core.py:7")
 
 
-@pytest.mark.parametrize(
+@every(
     ("stack", "told"),
     [
         (["$train.py:3 main", "$util.py:8 prepare", "$time sleep"], Activity("python", "prepare", "util.py:8", "time.sleep")),

@@ -5,6 +5,7 @@ from statistics import median
 
 import pytest
 
+from every import every
 from roofline import analyze
 from roofline.analysis.changes.host_pace import pace_of, paced, recovery
 from roofline.sources.report_json import as_recording
@@ -77,7 +78,7 @@ def test_without_launches_there_is_no_pace() -> None:
     assert pace_of([Step(key=key, time_s=1.0, span_s=1.0, busy_s=1.0) for key in range(3)], {}) is None
 
 
-@pytest.mark.parametrize(("call_us", "times"), [(28, 0.5), (7, 1.0), (3, 1.0), (None, 1.0)])
+@every(("call_us", "times"), [(28, 0.5), (7, 1.0), (3, 1.0), (None, 1.0)])
 def test_a_host_that_other_work_slows_down_is_faster_in_another_recording(call_us: float | None, times: float) -> None:
     steps = [Step(key=key, launch_call_s=None if call_us is None else call_us * 1e-6) for key in range(3)]
     assert recovery(steps) == pytest.approx(times)

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis import assemble
 from roofline.analysis.idle_time import waiting
 from roofline.cost import Cost
@@ -54,7 +55,7 @@ def test_the_search_for_nan_is_told_to_be_turned_off() -> None:
     assert "jax_debug_nans" in found.levers[0]
 
 
-@pytest.mark.parametrize(("reads", "together"), [(13, True), (2, False)])
+@every(("reads", "together"), [(13, True), (2, False)])
 def test_values_that_are_read_one_by_one_are_told_to_be_read_together(reads: int, together: bool) -> None:
     one = reason("sync", 3, 3, 3, 3)
     each = tuple(replace(share, count=reads) for share in one.by_step)

@@ -4,7 +4,7 @@ from itertools import product
 from math import prod
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from priced import fused
@@ -150,7 +150,6 @@ class Drawn:
 STEPS = ["slice", "slice", "pad", "reverse", "transpose", "broadcast", "concatenate", "reshape", "reduce", "mix", "mix"]
 
 
-@settings(max_examples=600)
 @given(st.data(), DIMS)
 def test_a_fusion_reads_the_elements_its_results_depend_on(data: st.DataObject, dims: tuple[int, ...]) -> None:
     body = Drawn(dims)
@@ -168,7 +167,6 @@ def test_a_fusion_reads_the_elements_its_results_depend_on(data: st.DataObject, 
         assert read == 4 * needed
 
 
-@settings(max_examples=100)
 @given(st.data(), DIMS)
 def test_a_row_at_an_unknown_place_needs_no_more_than_is_counted(data: st.DataObject, dims: tuple[int, ...]) -> None:
     body = Drawn(dims)

@@ -14,6 +14,7 @@ from threading import Thread
 
 import pytest
 
+from every import every
 from roofline.cli import main
 from roofline.errors import SourceError, UsageError
 from roofline.files.input_limits import DEFAULT, Limits, parse_limits, set_limits
@@ -75,7 +76,7 @@ def test_a_program_in_a_protobuf_has_so_many_instructions_too() -> None:
         parse_all(bytes_field(1, b"m") + bytes_field(2, b"e") + empty, "bomb")
 
 
-@pytest.mark.parametrize("field", [1, 3, 4, 5, 6])
+@every("field", [1, 3, 4, 5, 6])
 def test_a_profile_has_so_many_planes_lines_and_names(field: int) -> None:
     plane = bytes_field(2, b"/device:GPU:0") + bytes_field(field, b"") * 2000
     data = bytes_field(1, b"") * 2000 if field == 1 else bytes_field(1, plane)
@@ -94,7 +95,7 @@ def test_the_option_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--max", "rows=30"]) == 0
 
 
-@pytest.mark.parametrize("command", ["analyze", "capture", "compare", "fusion-report", "hlo", "serve", "whatif"])
+@every("command", ["analyze", "capture", "compare", "fusion-report", "hlo", "serve", "whatif"])
 def test_every_command_that_reads_files_has_the_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([command, "--max", "nonsense=1", "x", *(["y"] if command in ("compare", "whatif") else [])]) == 2
     assert "--max nonsense=1: write one of size=N" in capsys.readouterr().err

@@ -17,6 +17,7 @@ from jax.experimental import pallas  # noqa: E402
 
 import roofline as rl  # noqa: E402
 import roofline.jax  # noqa: E402
+from every import every  # noqa: E402
 from roofline.grouping import group  # noqa: E402
 from roofline.jax.cudnn import assumed_cudnn  # noqa: E402
 from roofline.report import Report  # noqa: E402
@@ -46,7 +47,7 @@ def matrix_flops(report: Report) -> float:
     return sum(amount or 0 for op in report.ops for name, amount in op.work.items() if name.startswith("matrix/"))
 
 
-@pytest.mark.parametrize("chip", ["h100", "v5e", "v7x"])
+@every("chip", ["h100", "v5e", "v7x"])
 def test_a_chip_that_is_not_here_gets_an_estimate_and_the_report_says_so(chip: str) -> None:
     report = rl.jax.analyze(layers, chip=chip)(PARAMS, X)
     assert matrix_flops(report) == 3 * PRODUCT
@@ -184,7 +185,7 @@ def test_shardings_give_one_devices_share_and_its_exchanges() -> None:
     assert note == "one of 8 devices"
 
 
-@pytest.mark.parametrize(("precision", "compute"), [("default", None), ("high", "bf16x3"), ("highest", "bf16x6")])
+@every(("precision", "compute"), [("default", None), ("high", "bf16x3"), ("highest", "bf16x6")])
 def test_the_passes_of_a_product_are_those_of_the_formula(precision: str, compute: str | None) -> None:
     square = Spec((2048, 2048), jnp.float32)
     report = rl.jax.analyze(lambda a, b: jnp.dot(a, b, precision=precision), chip="v5e")(square, square)

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 import roofline
+from every import every
 from roofline.checking.baselines import baseline_of
 from roofline.errors import SourceError
 from roofline.report import Report
@@ -41,8 +42,8 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("size", [1_000, 1_777, 9_999, 60_000])
-@pytest.mark.parametrize("indent", [None, 1])
+@every("size", [1_000, 1_777, 9_999, 60_000])
+@every("indent", [None, 1])
 def test_a_report_in_pieces_is_the_report(document: dict[str, Any], size: int, indent: int | None, small: Callable[[int], None]) -> None:
     small(size)
     data = json.dumps({"more": [[ODD] * 9] * 50, **document, "later": [ODD] * 500}, indent=indent).encode()

@@ -4,17 +4,17 @@ import csv
 import gzip
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.analysis.kernel_names import align, named, spellings
 from roofline.sources.ncu import read_counters
 
 DATA = Path(__file__).parent / "data"
 
 
-@pytest.mark.parametrize(
+@every(
     ("cupti", "ncu"),
     [
         (

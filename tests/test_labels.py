@@ -2,7 +2,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from roofline.render.boxes import Box, Disc, Scene
@@ -21,7 +21,6 @@ def _labels(spots: list[tuple[float, float]], text: str) -> list[Label]:
     return [Label(text, x, y, size, 4.0) for x, y in spots]
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(places, max_size=25), st.sampled_from(["op", "matmul 600\n200 FLOP/B", "a_rather_long_kernel_name_v2"]))
 def test_labels_keep_off_marks_each_other_and_the_edge(spots: list[tuple[float, float]], text: str) -> None:
     scene = Scene(width=WIDTH, height=HEIGHT, discs=tuple(Disc(x, y, 4.0) for x, y in spots), lines=(((0, 0), (WIDTH, HEIGHT)),))

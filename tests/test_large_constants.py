@@ -12,6 +12,8 @@ jax = pytest.importorskip("jax")
 import jax.numpy as jnp  # noqa: E402
 import numpy as np  # noqa: E402
 
+from every import every  # noqa: E402
+
 pytestmark = pytest.mark.jax
 DATA = np.random.default_rng(0).normal(size=(1024, 512)).astype(np.float32)
 
@@ -29,7 +31,7 @@ def test_an_array_that_a_function_closes_over_is_told_with_its_size() -> None:
     assert said.startswith("jit_closed has 2.1 MB of constants (fp32[1024,512]): pass arrays as arguments")
 
 
-@pytest.mark.parametrize("made", [np.tril, lambda like: np.arange(like.size, dtype=np.float32).reshape(like.shape)])
+@every("made", [np.tril, lambda like: np.arange(like.size, dtype=np.float32).reshape(like.shape)])
 def test_constants_that_an_operation_could_make_are_no_data(made: Callable[[Any], Any]) -> None:
     array = made(np.ones_like(DATA))
     assert note(lambda x: x * array, jax.ShapeDtypeStruct(DATA.shape, jnp.float32)) == ""

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.machine import Ceiling, Machine
 from roofline.machines import cards, load, names
 from roofline.machines.catalogue import CHIPS
@@ -24,7 +25,7 @@ def problems(path: Path | Machine) -> dict[tuple[str, str], str]:
     return {(each.check, each.resource): each.message for each in lint(path) if each.severity == "error"}
 
 
-@pytest.mark.parametrize("name", names())
+@every("name", names())
 def test_our_files_pass(name: str) -> None:
     assert lint(Path(CHIPS, f"{name}.toml")) == ()
 
@@ -128,7 +129,7 @@ def test_the_device_view_of_a_chip_is_held_against_its_share() -> None:
     assert problems(doubled)["catalogue", "hbm"].startswith("7.38 TB/s is twice the catalogue's 3.69 TB/s")
 
 
-@pytest.mark.parametrize(
+@every(
     ("rates", "check", "resource"),
     [
         ({"matrix/bf16": "400 TFLOP/s", "matrix/fp16": "300 TFLOP/s"}, "ratio", "matrix/fp16"),
@@ -279,7 +280,6 @@ def test_an_exception_to_a_check_that_is_none_is_a_problem(tmp_path: Path) -> No
     assert found["exception", "matrix/fp16"] == "no check named 'ratios'; did you mean 'ratio'?"
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.sampled_from(names()), st.sampled_from([1000, 1 / 1000, 8, 1 / 8]))
 def test_a_slipped_prefix_in_any_figure_of_any_chip_is_caught(name: str, slip: float) -> None:
     machine = load(name)
@@ -288,7 +288,6 @@ def test_a_slipped_prefix_in_any_figure_of_any_chip_is_caught(name: str, slip: f
         assert ("catalogue", ceiling.resource.name) in problems(slipped)
 
 
-@settings(deadline=None)
 @given(st.sampled_from([each for each in names() if load(each).ceiling("hbm")]))
 def test_a_slipped_prefix_of_main_memory_is_caught_under_an_unknown_name(name: str) -> None:
     machine = load(name)

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from every import every
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
@@ -145,7 +146,7 @@ def test_a_rate_far_below_the_estimate_is_said() -> None:
     assert "vector/fp32 is 25% of what cores, clock and vector width give" in busy.notes[-1]
 
 
-@pytest.mark.parametrize("found", [[HBM_READ], [result("fma/fp32/all", 150e9)], [HBM_READ, result("fma/fp32/all", 15e9)]])
+@every("found", [[HBM_READ], [result("fma/fp32/all", 150e9)], [HBM_READ, result("fma/fp32/all", 15e9)]])
 def test_a_computer_too_busy_to_measure_is_an_error_and_no_machine(found: list[Result]) -> None:
     with pytest.raises(MachineError, match="too busy"):
         card_of(CPU, results(*found), CONDITIONS)
@@ -204,7 +205,7 @@ def mine() -> "object":
     return card_of(cpu, MEASURED, {**CONDITIONS, "cpu": cpu.model, "cores": str(cpu.cores), "threads": str(cpu.threads)})
 
 
-@pytest.mark.parametrize("name", ["local", "cpu", "CPU"])
+@every("name", ["local", "cpu", "CPU"])
 def test_local_is_this_computer_measured_or_estimated(folder: Path, name: str) -> None:
     assert load(name).ceiling("vector/fp32").provenance == "derived"  # type: ignore[union-attr]
     write_machine_file(mine(), local_file(this_cpu()))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.analysis import analyze
 from roofline.analysis.losses import CAUSES, OpLoss, split_losses
 from roofline.analysis.placed_ops import PlacedOps
@@ -17,7 +18,7 @@ from toys import BF16, HBM, toy
 LINKED = Machine.of("linked", {"matrix/bf16": 100, "hbm": 10, "ici": 1})
 
 
-@pytest.mark.parametrize(
+@every(
     ("amounts", "expected"),
     [
         ({"hbm": 10}, "memory"),

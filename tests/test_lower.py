@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.hlo.ir.module import HloModule
@@ -45,7 +46,7 @@ def matrix(cost: Cost) -> dict[str, object]:
     return {resource.name: amount for resource, amount in cost.amounts if resource.unit == "matrix"}
 
 
-@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name)
+@every("path", COMPILED)
 def test_each_kernel_has_the_same_place_and_the_same_products(path: Path) -> None:
     for module in parse_all(all_of(path), path.name):
         written = as_written(module)
@@ -56,7 +57,7 @@ def test_each_kernel_has_the_same_place_and_the_same_products(path: Path) -> Non
             assert matrix(kernel.price.cost) == matrix(after[place].price.cost)
 
 
-@pytest.mark.parametrize("path", COMPILED, ids=lambda path: path.name)
+@every("path", COMPILED)
 def test_no_kernel_has_a_fusion_inside(path: Path) -> None:
     for module in parse_all(all_of(path), path.name):
         written = as_written(module)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from every import every
 from roofline.errors import MachineError, UnitError
 from roofline.machine import Capacity, Ceiling, Limit, Machine
 from roofline.machines import load
@@ -18,7 +19,7 @@ def test_attainable_is_the_lower_of_the_two_roofs() -> None:
     assert (toy().attainable(5, BF16), toy().attainable(10, BF16), toy().attainable(50, BF16)) == (50, 100, 100)
 
 
-@pytest.mark.parametrize(
+@every(
     ("asked", "found"),
     [
         ("vector/bf16", "vector/fp32"),
@@ -39,8 +40,8 @@ def test_an_fp32_product_never_runs_as_tf32_by_itself() -> None:
     assert chip.rate("matrix/tf32") == 500
 
 
-@pytest.mark.parametrize("product", ["matrix/bf16", "matrix/fp16", "matrix/fp32", "matrix/fp64", "matrix/bf16x3"])
-@pytest.mark.parametrize(
+@every("product", ["matrix/bf16", "matrix/fp16", "matrix/fp32", "matrix/fp64", "matrix/bf16x3"])
+@every(
     ("kind", "matrix_unit", "runs"),
     [("", None, False), ("gpu", None, False), ("gpu", False, True), ("cpu", None, True), ("cpu", True, False)],
 )
@@ -105,7 +106,7 @@ def test_a_named_limit_is_a_lower_roof() -> None:
         chip.limited("no FMMA")
 
 
-@pytest.mark.parametrize("rate", [0, float("nan")])
+@every("rate", [0, float("nan")])
 def test_a_rate_of_nothing_is_refused(rate: float) -> None:
     with pytest.raises((MachineError, UnitError)):
         Machine.of("broken", {"hbm": rate})

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.cost import Cost
 from roofline.errors import MachineError, RooflineError, UsageError
 from roofline.machine import Ceiling, Machine
@@ -98,7 +99,7 @@ def test_ici_has_a_rate_and_a_hop_latency() -> None:
     }
 
 
-@pytest.mark.parametrize("chip", ["gh200", "gb200"])
+@every("chip", ["gh200", "gb200"])
 def test_the_processors_memory_beside_a_gpu_is_host_memory(chip: str) -> None:
     machine = load(chip)
     assert machine.memories[0].resource.name == "hbm"
@@ -157,7 +158,7 @@ def test_a_tpus_vector_unit_is_not_halved_for_lack_of_fused_multiply_adds() -> N
 TPUS = ("v2", "v3", "v4", "v4i", "v5e", "v5p", "v6e", "v7x")
 
 
-@pytest.mark.parametrize("generation", TPUS)
+@every("generation", TPUS)
 def test_a_tpus_vector_and_vmem_rates_are_its_slots_times_lanes_times_clock(generation: str) -> None:
     found = card(f"tpu-{generation}")
     clock = parse(str(found.spec("clock")), "Hz") * found.machine.cores
@@ -209,7 +210,7 @@ def test_registers_that_move_across_lanes_are_neither_flops_nor_traffic() -> Non
     assert not [each for each in (*tpu.compute, *tpu.memories, *tpu.links) if each.resource.unit == "xlu"]
 
 
-@pytest.mark.parametrize("generation", [*TPUS, "v1", "8i", "8t"])
+@every("generation", [*TPUS, "v1", "8i", "8t"])
 def test_every_tpu_has_a_rate_for_its_hosts_memory(generation: str) -> None:
     machine = load(f"tpu-{generation}")
     assert machine.rate("pcie") >= parse("14 GB/s", "B/s")
@@ -219,7 +220,7 @@ def test_every_tpu_has_a_rate_for_its_hosts_memory(generation: str) -> None:
     assert host.citation
 
 
-@pytest.mark.parametrize("generation", ["v4", "v5e", "v5p", "v6e", "v7x"])
+@every("generation", ["v4", "v5e", "v5p", "v6e", "v7x"])
 def test_tpus_have_sustained_rates_with_their_source(generation: str) -> None:
     machine = load(f"tpu-{generation}")
     lowered = machine.limited("sustained")
@@ -302,7 +303,7 @@ def test_a_chip_answers_to_what_tools_call_it(reported: str, chip: str) -> None:
     assert not any("family" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(("family", "usual"), [("h100", "h100-sxm"), ("h200", "h200-sxm"), ("a100", "a100-sxm4-80"), ("M1", "apple-m1")])
+@every(("family", "usual"), [("h100", "h100-sxm"), ("h200", "h200-sxm"), ("a100", "a100-sxm4-80"), ("M1", "apple-m1")])
 def test_a_family_is_its_usual_member_and_says_so(family: str, usual: str) -> None:
     found = load(family)
     assert found.name == usual
@@ -324,14 +325,12 @@ def test_one_device_of_a_chip_has_its_share() -> None:
     assert load("h100/device").rate("hbm") == load("h100").rate("hbm")
 
 
-@settings(deadline=None)
 @given(st.sampled_from(names()), st.randoms())
 def test_case_and_separators_do_not_matter(name: str, random: Any) -> None:
     spelled = "".join(random.choice([letter.lower(), letter.upper()]) if letter != "-" else random.choice("- _") for letter in name)
     assert load(spelled).name == name
 
 
-@settings(deadline=None)
 @given(st.sampled_from(names()))
 def test_devices_add_up_to_their_chip(name: str) -> None:
     chip, device = load(name), load(f"{name}/device")
@@ -718,7 +717,7 @@ def test_settings_are_rates_in_base_units() -> None:
     assert machine.ridge("matrix/bf16") == pytest.approx(320.4, abs=0.05)
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         ("hbm", "--set 'hbm': write RESOURCE=RATE, like --set hbm='7.2 TB/s'"),

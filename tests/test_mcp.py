@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from every import every
 from own_thread import in_own_thread
 from roofline.cli import main
 from roofline.errors import MissingExtra, RooflineError, UsageError
@@ -110,7 +111,7 @@ OUTSIDE = [
 ]
 
 
-@pytest.mark.parametrize("name", OUTSIDE)
+@every("name", OUTSIDE)
 def test_nothing_outside_of_the_folder_is_read(name: str, tools: AgentTools, folder: Path) -> None:
     links(folder)
     calls: list[Callable[[], Any]] = [

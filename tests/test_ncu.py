@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.analysis.kernel_names import named
 from roofline.cost import Cost
 from roofline.errors import SourceError
@@ -59,7 +60,7 @@ def wide(tmp_path: Path, metrics: dict[str, tuple[str, str]], **words: str) -> P
     return written(tmp_path, rows)
 
 
-@pytest.mark.parametrize(
+@every(
     ("kernel", "resource", "flop"),
     [
         ("fma32", "vector/fp32", THREADS * STEPS * 2),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from every import every
 from evidence import reviewed_program
 from reviewed import H200, of_shape, ops_of
 from roofline.cost import NOTHING
@@ -42,7 +43,7 @@ def test_an_embedding_by_one_hot_rows_could_be_a_gather() -> None:
     assert reason.instead.flops == 0
 
 
-@pytest.mark.parametrize("used", ["sum", "max"])
+@every("used", ["sum", "max"])
 def test_a_bag_of_rows_could_be_a_sum_of_gathered_ones(used: str) -> None:
     def embed(ids: Any, table: Any) -> Any:
         return getattr(jax.nn.one_hot(ids, 32000, dtype="bfloat16"), used)(1) @ table
@@ -81,7 +82,7 @@ def test_tokens_put_into_slots_of_experts_by_masks_could_be_written_by_index() -
     assert words == {"a gather would do", "a scatter-add would do"}
 
 
-@pytest.mark.parametrize("factor", [1.0, 2.0])
+@every("factor", [1.0, 2.0])
 def test_one_hot_rows_of_one_index_times_others_may_be_gates_of_experts(factor: float) -> None:
     def gated(x: Any, expert: Any, gate: Any) -> Any:
         return jnp.einsum("te,etd->td", jax.nn.one_hot(expert, 16, dtype="bfloat16") * gate * factor, x)
@@ -100,14 +101,14 @@ def test_the_gradient_of_a_one_hot_product_could_be_a_scatter() -> None:
     assert any("scatter-add" in word for word in words)
 
 
-@pytest.mark.parametrize(("batch", "order", "told"), [(100_000, 8, True), (100_000, 9, False), (100, 8, False)])
+@every(("batch", "order", "told"), [(100_000, 8, True), (100_000, 9, False), (100, 8, False)])
 def test_factorisations_of_many_tiny_matrices_could_be_written_out(batch: int, order: int, told: bool) -> None:
     ops = ops_of(jnp.linalg.cholesky, of_shape(batch, order, order, dtype="float32"))
     found = [one for op in ops for one in op.avoidable if one.group == "tiny solves"]
     assert [observed(one) for one in found] == ([f"factorises or solves {batch:,} matrices of 8×8 with a library"] if told else [])
 
 
-@pytest.mark.parametrize(("precision", "group", "into"), [("highest", "full fp32", "tf32"), (None, "fp32", "bf16")])
+@every(("precision", "group", "into"), [("highest", "full fp32", "tf32"), (None, "fp32", "bf16")])
 def test_matmuls_for_which_tf32_is_ruled_out_are_told_to_use_it(precision: str | None, group: str, into: str) -> None:
     def multiplied(x: Any, w: Any) -> Any:
         return jnp.dot(x, w, precision=precision)
@@ -117,7 +118,7 @@ def test_matmuls_for_which_tf32_is_ruled_out_are_told_to_use_it(precision: str |
     assert (found.group, found.instead.known(matrix(into))) == (group, 2 * 2048**3)
 
 
-@pytest.mark.parametrize("solved", [True, False])
+@every("solved", [True, False])
 def test_matrices_that_are_factorised_keep_their_format(solved: bool) -> None:
     def normal_equations(j: Any, r: Any) -> Any:
         matrix = jnp.einsum("bij,bik->bjk", j, j) + 1e-3 * jnp.eye(64)
@@ -152,7 +153,7 @@ def attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(q.dtype), v)
 
 
-@pytest.mark.parametrize("causal", [True, False])
+@every("causal", [True, False])
 def test_attention_that_stores_its_scores(causal: bool) -> None:
     shape = of_shape(4, 16, 2048, 128)
     found = reasons(ops_of(lambda q, k, v: attention(q, k, v, causal=causal), shape, shape, shape))
@@ -240,7 +241,7 @@ def causal_bias(queries: Any, keys: Any) -> Any:
     return jnp.where(queries >= keys, (keys - queries) * 0.1, -jnp.inf)
 
 
-@pytest.mark.parametrize(("bias", "masked"), [(other_than_self, False), (by_distance, False), (in_window, True), (causal_bias, True)])
+@every(("bias", "masked"), [(other_than_self, False), (by_distance, False), (in_window, True), (causal_bias, True)])
 def test_a_bias_masks_scores_where_it_removes_those_of_some_distances(bias: Callable[..., Any], masked: bool) -> None:
     def attended(q: Any, k: Any, v: Any) -> Any:
         scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32")
@@ -251,7 +252,7 @@ def test_a_bias_masks_scores_where_it_removes_those_of_some_distances(bias: Call
     assert ("masked-attention" in reasons(ops_of(attended, shape, shape, shape))) == masked
 
 
-@pytest.mark.parametrize("returned", [True, False])
+@every("returned", [True, False])
 def test_scores_that_the_program_returns_have_to_be_stored(returned: bool) -> None:
     def attended(q: Any, k: Any, v: Any) -> Any:
         weights = jax.nn.softmax(jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32"), -1).astype(q.dtype)
@@ -304,7 +305,7 @@ def test_rematerialised_products_are_recomputed() -> None:
     assert extra == matrix[0] - matrix[1]
 
 
-@pytest.mark.parametrize("used", [jax.grad, jax.value_and_grad])
+@every("used", [jax.grad, jax.value_and_grad])
 def test_what_a_compiler_computes_only_once_is_not_recomputed(used: Any) -> None:
     """XLA joins, on a CPU, what ``jax.checkpoint`` computes again with what was computed before."""
 
@@ -344,13 +345,13 @@ ENTRY main {
 """
 
 
-@pytest.mark.parametrize(("last", "told"), [(BACKWARD, {"y2"}), (RECOMPUTED, {"w2", "y2"})])
+@every(("last", "told"), [(BACKWARD, {"y2"}), (RECOMPUTED, {"w2", "y2"})])
 def test_weights_that_a_gradient_needs_too_are_gathered_without_a_checkpoint_as_well(last: str, told: set[str]) -> None:
     text = SHARDED.replace("FORWARD", FORWARD).replace("RECOMPUTED", RECOMPUTED).replace("LAST", last)
     assert {op.name for op in reasons(list(reviewed_program(parse(text), "tpu")))["recomputation"]} == told
 
 
-@pytest.mark.parametrize(("depth", "pays"), [(512, False), (16384, True)])
+@every(("depth", "pays"), [(512, False), (16384, True)])
 def test_what_a_loop_computes_again_it_would_have_to_store_else(depth: int, pays: bool) -> None:
     def layer(x: Any, ws: Any) -> tuple[Any, None]:
         return jnp.tanh(jnp.tanh(x @ ws[0]) @ ws[1]), None
@@ -367,7 +368,7 @@ def test_what_a_loop_computes_again_it_would_have_to_store_else(depth: int, pays
     assert (stored < wide.cost["matrix/bf16"] / wide.count / machine.rate("matrix/bf16")) == pays
 
 
-@pytest.mark.parametrize("repeats", [8, 1])
+@every("repeats", [8, 1])
 def test_keys_that_are_repeated_for_query_heads(repeats: int) -> None:
     def scores(q: Any, k: Any) -> Any:
         return (q[:, :, None, :] * jnp.repeat(k, repeats, axis=1)).astype("float32").sum(-1)
@@ -405,7 +406,7 @@ def test_fp32_that_was_always_fp32_could_be_bf16_but_is_needed() -> None:
     assert reason.instead["matrix/bf16"] == 2 * 1024**3
 
 
-@pytest.mark.parametrize(("is_attention", "kinds"), [(True, {"stored-attention"}), (False, set())])
+@every(("is_attention", "kinds"), [(True, {"stored-attention"}), (False, set())])
 def test_the_logits_of_a_contrastive_loss_are_no_attention(is_attention: bool, kinds: set[str]) -> None:
     def loss(w: Any, x: Any, y: Any) -> Any:
         pairs = jax.nn.softmax(((x @ w) @ (y @ w).T).astype("float32"))
@@ -509,9 +510,7 @@ def test_products_of_odd_sizes() -> None:
     assert "odd-sizes" not in even
 
 
-@pytest.mark.parametrize(
-    ("channels", "dtype", "kinds"), [(128, "bfloat16", set()), (129, "bfloat16", {"odd-sizes"}), (128, "float32", {"wide-format"})]
-)
+@every(("channels", "dtype", "kinds"), [(128, "bfloat16", set()), (129, "bfloat16", {"odd-sizes"}), (128, "float32", {"wide-format"})])
 def test_convolutions_in_fp32_or_with_odd_channels(channels: int, dtype: str, kinds: set[str]) -> None:
     def net(x: Any, kernel: Any) -> Any:
         return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
@@ -524,7 +523,7 @@ def stencil(field: Any, weights: Any) -> Any:
     return jax.lax.conv_general_dilated(field, weights, (1, 1, 1), "SAME")
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "args", "why"),
     [
         (jnp.matmul, [of_shape(2**20, 3, 3, dtype="float32")] * 2, "multiplies by tiny matrices (1048576×(3×3×3))"),
@@ -538,7 +537,7 @@ def test_matrices_of_a_few_elements_and_stencils_are_elementwise_work(function: 
     assert why in observed(reason)
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "args"),
     [
         (jnp.matmul, [of_shape(2**20, 3), of_shape(3, 64)]),  # coordinates into features
@@ -551,9 +550,7 @@ def test_other_narrow_matmuls_and_convolutions_stay_as_they_are(function: Callab
     assert "odd-sizes" not in reasons(ops_of(function, *args))
 
 
-@pytest.mark.parametrize(
-    ("between", "names"), [(lambda s: s / 8192, 2), (lambda s: s, 2), (lambda s: jnp.exp(s), 0), (lambda s: jnp.tril(s), 0)]
-)
+@every(("between", "names"), [(lambda s: s / 8192, 2), (lambda s: s, 2), (lambda s: jnp.exp(s), 0), (lambda s: jnp.tril(s), 0)])
 def test_linear_attention_in_the_order_that_makes_it_quadratic(between: Callable[[Any], Any], names: int) -> None:
     def attend(q: Any, k: Any, v: Any) -> Any:
         return jnp.einsum("hqk,khe->qhe", between(jnp.einsum("qhd,khd->hqk", q, k)), v)
@@ -562,7 +559,7 @@ def test_linear_attention_in_the_order_that_makes_it_quadratic(between: Callable
     assert len(reasons(ops_of(attend, head, head, head)).get("product-order", ())) == names
 
 
-@pytest.mark.parametrize(("layers", "told"), [(0, True), (3, False)])
+@every(("layers", "told"), [(0, True), (3, False)])
 def test_a_few_products_in_fp32_among_narrow_ones_are_wide_on_purpose(layers: int, told: bool) -> None:
     def routed(x: Any, router: Any, weights: Any) -> Any:
         for _ in range(layers):
@@ -573,7 +570,7 @@ def test_a_few_products_in_fp32_among_narrow_ones_are_wide_on_purpose(layers: in
     assert ("wide-format" in found) == told
 
 
-@pytest.mark.parametrize(("tokens", "told"), [(1, True), (1024, False)])
+@every(("tokens", "told"), [(1, True), (1024, False)])
 def test_logits_of_the_last_token_are_no_small_batch(tokens: int, told: bool) -> None:
     def prefill(x: Any, weights: Any, head: Any) -> Any:
         return (x @ weights).reshape(8, tokens, 1024)[:, -1] @ head
@@ -622,7 +619,7 @@ ENTRY %main (x: bf16[8192,1024], w: bf16[1024,4096], i: s32[1024,1], j: s32[1024
 """
 
 
-@pytest.mark.parametrize(("second", "factor"), [("i", 8), ("j", 4)])
+@every(("second", "factor"), [("i", 8), ("j", 4)])
 def test_what_two_kernels_take_at_the_same_places_is_used_once(second: str, factor: int) -> None:
     dims = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1"
     program = parse(TAKEN.replace("DIMS", dims).replace("SECOND", second))
@@ -674,7 +671,7 @@ def test_a_donated_argument_whose_old_value_is_used_later_is_copied_all_the_same
     assert [op.name for op in found["missing-donation"]] == ["copy.1", "copy.2"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "told"),
     [
         (lambda cache, new: jnp.concatenate([cache[:, 1:], new], 1), True),
@@ -695,7 +692,7 @@ def test_a_cache_that_is_put_together_again_for_each_position(function: Callable
         assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "what is new is written, the rest stays where it is"
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "told"),
     [
         (lambda x, d: x @ jnp.diag(d), True),
@@ -710,7 +707,7 @@ def test_a_product_with_a_diagonal_matrix(function: Callable[..., Any], told: bo
     assert bool(found) == told
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "factor"),
     [
         (lambda x, w: (x @ w).mean(1), 4096),
@@ -728,7 +725,7 @@ def test_a_product_that_is_added_up_afterwards(function: Callable[..., Any], fac
     assert factors == ([factor] if factor else [])
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "factors"),
     [
         (lambda x, w, other, ids: jnp.repeat(x, 16, 0) @ w * other, [16]),
@@ -821,7 +818,7 @@ def test_all_products_of_such_experts_are_told_and_their_gradients() -> None:
     assert found == [8] * 48, "two forward and four backward; the trunk is everybody's"
 
 
-@pytest.mark.parametrize(
+@every(
     "function",
     [
         lambda x, keep, a, b: jnp.where(keep[:, None], x @ a, 0),  # a mask
@@ -836,7 +833,7 @@ def test_selects_of_one_product_or_of_single_elements_leave_nothing_out(function
     assert not {"unused-results", "dense-experts"} & set(found)
 
 
-@pytest.mark.parametrize("choose", ["argmax", "top_k"])
+@every("choose", ["argmax", "top_k"])
 def test_experts_whose_results_are_gathered_after_all_were_computed(choose: str) -> None:
     def switch(x: Any, router: Any, up: Any, down: Any) -> Any:
         scores = x @ router
@@ -901,7 +898,7 @@ def test_a_fourier_transform_is_no_stream_of_elements() -> None:
     assert op.operation is None
 
 
-@pytest.mark.parametrize("name", ["(jit(step)/reduce_sum:jit(step)/mlp/dot_general)", "jit(step)/jit(silu)/mul", ""])
+@every("name", ["(jit(step)/reduce_sum:jit(step)/mlp/dot_general)", "jit(step)/jit(silu)/mul", ""])
 def test_collectives_are_called_what_they_are(name: str) -> None:
     # XLA names one after the op whose result it adds up, and one that it combined after all of theirs.
     program = f"""HloModule step, num_partitions=8
@@ -919,7 +916,7 @@ ENTRY %main (x: f32[1024,256]) -> f32[1024,256] {{
     assert op.label.endswith("  all-reduce fp32[1024,256]")
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "word"),
     [
         ("jit(f)/jit(fft)/fft", "fft"),
@@ -955,7 +952,7 @@ ENTRY e {
 """
 
 
-@pytest.mark.parametrize(
+@every(
     ("kernel", "what"),
     [
         ("c = f32[64,32] convert(a)", "convert fp32[64,32]"),
@@ -1002,7 +999,7 @@ def one_by_one(x: Any, router: Any, up: Any, down: Any) -> Any:
     return sum(gate[:, e : e + 1] * (jax.nn.silu(x @ up[e]) @ down[e]) for e in range(8))
 
 
-@pytest.mark.parametrize("function", [by_one_hot, by_threshold, one_by_one])
+@every("function", [by_one_hot, by_threshold, one_by_one])
 def test_experts_that_gates_remove_are_dense(function: Callable[..., Any]) -> None:
     found = reasons(ops_of(function, *MIXTURE))["dense-experts"]
     reason = [one for op in found for one in op.avoidable if one.kind == "dense-experts"]
@@ -1056,7 +1053,7 @@ ENTRY %main (scores: f32[4096,16], x: bf16[4096,1024], up: bf16[16,1024,2048]) -
 """
 
 
-@pytest.mark.parametrize(("start", "factor"), [(0, 16), (1, 8), (3, 4), (14, 8), (15, 16)])
+@every(("start", "factor"), [(0, 16), (1, 8), (3, 4), (14, 8), (15, 16)])
 def test_the_threshold_among_sorted_scores_says_how_many_are_chosen(start: int, factor: int) -> None:
     text = THRESHOLD.replace("FROM", str(start)).replace("TO", str(start + 1))
     (reason,) = [one for op in reviewed_program(parse(text), "gpu") for one in op.avoidable if one.kind == "dense-experts"]
@@ -1097,7 +1094,7 @@ def test_what_is_added_to_a_filled_array_makes_it_whole() -> None:
     assert [one.factor for op in found for one in op.avoidable if one.factor and one.kind == "padding"] == [1024]
 
 
-@pytest.mark.parametrize(
+@every(
     "fill",
     [
         lambda x: jnp.concatenate([x, jnp.zeros((16, 768, 1024), x.dtype)], axis=1),
@@ -1116,7 +1113,7 @@ def test_what_was_filled_up_stays_so_in_other_dimensions(fill: Callable[[Any], A
     assert [one.factor for one in found] == [4, 4]
 
 
-@pytest.mark.parametrize(("capacity", "told"), [(640, False), (2048, True)])
+@every(("capacity", "told"), [(640, False), (2048, True)])
 def test_room_for_more_rows_than_groups_have(capacity: int, told: bool) -> None:
     def experts(x: Any, up: Any, down: Any, expert: Any, place: Any) -> Any:
         room = jnp.zeros((16, capacity, 2048), x.dtype).at[expert, place].set(x, mode="drop")
@@ -1140,7 +1137,7 @@ def test_gradients_of_single_rows_are_no_groups_with_room() -> None:
     assert {one.kind for op in ops for one in op.avoidable if op.category == "matmul"} == {"unused-results"}
 
 
-@pytest.mark.parametrize(("members", "told"), [(7, 0), (8, 16)])
+@every(("members", "told"), [(7, 0), (8, 16)])
 def test_products_of_one_shape_that_run_one_by_one(members: int, told: int) -> None:
     def ensemble(x: Any, weights: Any) -> Any:
         return sum(jnp.tanh(jnp.tanh(x @ first) @ second) for first, second in weights)
@@ -1217,7 +1214,7 @@ ENTRY %main (x: f32[512,768], w: f64[768,768]) -> f64[512,768] {
 """
 
 
-@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@every("platform", ["cpu", "gpu"])
 def test_products_in_fp64_are_wide_on_any_chip_and_so_is_what_feeds_them(platform: Any) -> None:
     found = reasons(list(reviewed_program(parse(DOUBLES), platform)))["wide-format"]
     assert [op.name for op in found] == ["wide", "dot"]
@@ -1243,7 +1240,7 @@ ENTRY %main (x: bf16[4096,4096]) -> (bf16[4096,4096], bf16[4096,4096]) {
 """
 
 
-@pytest.mark.parametrize(("name", "kinds"), [("max", set()), ("head/max", {"duplicated-work"})])
+@every(("name", "kinds"), [("max", set()), ("head/max", {"duplicated-work"})])
 def test_what_the_compiler_computes_again_rather_than_keep_is_not_the_authors(name: str, kinds: set[str]) -> None:
     assert set(reasons(list(reviewed_program(parse(AGAIN.replace("OTHER", name)), "gpu")))) == kinds
 
@@ -1309,7 +1306,7 @@ ENTRY main {
 """
 
 
-@pytest.mark.parametrize(("last", "share"), [(4, 31 / 32), (128, 0.0)])
+@every(("last", "share"), [(4, 31 / 32), (128, 0.0)])
 def test_tiles_that_are_filled_up_are_padding(last: int, share: float) -> None:
     (op,) = reviewed_program(parse(TILED % {"last": last}, "tiled"))
     found = [one for one in op.avoidable if one.kind == "tile-padding"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from call_sites import price as call
@@ -98,7 +98,6 @@ POINTWISE: dict[str, tuple[str, str, int, tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", POINTWISE)
 @given(data=st.data(), rows=st.integers(1, 300), columns=st.integers(1, 300))
-@settings(max_examples=10, deadline=None)
 def test_elementwise_functions(name: str, data: st.DataObject, rows: int, columns: int) -> None:
     operator, formula, operands, formats = POINTWISE[name]
     number = data.draw(st.sampled_from(formats))
@@ -538,7 +537,6 @@ OPERATORS: dict[str, tuple[Callable[[str, Sizes], Costs], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize("name", OPERATORS)
 @given(data=st.data(), sizes=st.tuples(st.integers(1, 300), st.integers(1, 300), st.integers(1, 60)))
-@settings(max_examples=8, deadline=None)
 def test_an_operator_costs_the_same_under_all_of_its_names(name: str, data: st.DataObject, sizes: Sizes) -> None:
     costs, formats = OPERATORS[name]
     alike(costs(data.draw(st.sampled_from(formats)), sizes))

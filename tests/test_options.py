@@ -11,6 +11,7 @@ from typing import get_args
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.cli import main, module_of
 from roofline.cli.plot import FIGURES
 from roofline.cli.program_options import ALGORITHMS
@@ -79,7 +80,7 @@ def wrong_words() -> Iterator[list[str]]:
                 yield [*words, f"{option}={WRONG.get(option, NONSENSE)}"]
 
 
-@pytest.mark.parametrize("words", list(wrong_words()), ids=lambda words: f"{' '.join(words[:2])[:24]} {words[-1]}"[:70])
+@every("words", list(wrong_words()))
 def test_a_wrong_value_of_an_option_is_one_line_and_status_2(capsys: Capture, words: list[str]) -> None:
     assert main(words) == 2
     said = capsys.readouterr().err
@@ -87,14 +88,14 @@ def test_a_wrong_value_of_an_option_is_one_line_and_status_2(capsys: Capture, wo
     assert said.count("\n") == 1, said
 
 
-@pytest.mark.parametrize(("option", "name"), OUTPUTS.items())
+@every(("option", "name"), OUTPUTS.items())
 def test_a_file_that_cannot_be_written_is_one_line_and_status_1(capsys: Capture, option: str, name: str) -> None:
     command = ["compare", SAMPLE, SAMPLE] if option == "--markdown" else ["analyze", SAMPLE]
     assert main([*command, f"{option}=/nowhere/{name}"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "says"),
     [
         (["--set", "hmb=3 TB/s"], "--set hmb: no such resource; did you mean 'hbm'?"),
@@ -116,7 +117,7 @@ def test_a_rate_that_the_machine_lacks_can_still_be_added(capsys: Capture) -> No
     assert "1 ms" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
+@every(
     "words",
     [
         ["op", "matmul", "1e200", "1e200", "1e200"],
@@ -126,7 +127,6 @@ def test_a_rate_that_the_machine_lacks_can_still_be_added(capsys: Capture) -> No
         ["plot", "sizes", "matmul", "--free", "m", "--chips", "v5e", "-o", "x.svg"],
         ["plot", "sizes", "matmul", "--free", "m,m", "--m", "3", "--chips", "v5e", "-o", "x.svg"],
     ],
-    ids=lambda words: " ".join(words[:6]),
 )
 def test_numbers_no_float_holds_and_sizes_that_are_missing_are_refused(capsys: Capture, words: list[str]) -> None:
     assert main(words) == 2
@@ -137,7 +137,7 @@ def test_every_algorithm_of_the_formulas_can_be_asked_for() -> None:
     assert get_args(Algorithm) == ALGORITHMS
 
 
-@pytest.mark.parametrize("command", ["analyze", "hlo", "fusion-report"])
+@every("command", ["analyze", "hlo", "fusion-report"])
 def test_what_a_program_does_not_say_is_an_option(capsys: Capture, command: str) -> None:
     words = [command, HLO, "--chip", "v5e"]
     assert main([*words, "--trips", "search=10", "--link", "dcn", "--topology", "4", "--algorithm", "ring"]) == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.checking.baselines import baseline_of
 from roofline.cli import main
 from roofline.errors import OutputError
@@ -192,7 +193,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "ops.csv"
 
 
-@pytest.mark.parametrize("option", ["--json", "--csv", "--parquet"])
+@every("option", ["--json", "--csv", "--parquet"])
 def test_an_output_that_is_also_an_input_is_refused(table: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     (table.parent / "same.csv").symlink_to(table)
     os.link(table, table.parent / "hard.csv")

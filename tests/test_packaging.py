@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from every import every
+
 ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "roofline"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -25,11 +27,7 @@ def test_a_wheel_takes_every_data_file_and_no_c() -> None:
     assert taken == there
 
 
-@pytest.mark.parametrize(
-    "linter",
-    [["yamllint", "--strict", "-d", YAML_RULES], ["check_jsonschema", "--builtin-schema", "vendor.github-workflows"]],
-    ids=lambda words: words[0],
-)
+@every("linter", [["yamllint", "--strict", "-d", YAML_RULES], ["check_jsonschema", "--builtin-schema", "vendor.github-workflows"]])
 def test_the_workflows_pass(linter: list[str]) -> None:
     run = subprocess.run([sys.executable, "-m", *linter, *WORKFLOWS], capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr

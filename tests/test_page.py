@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline import chip, compare
 from roofline.analysis import analyze, price
 from roofline.cli import main
@@ -60,7 +61,7 @@ def matmuls(*names: str) -> Report:
     return Report(input=InputInfo(format="table", files=names), machine=found.machine, ops=ops)
 
 
-@pytest.mark.parametrize("report", [matmuls("fusion.1"), matmuls(*HOSTILE), matmuls()], ids=["plain", "hostile", "empty"])
+@every("report", [matmuls("fusion.1"), matmuls(*HOSTILE), matmuls()])
 def test_the_page_holds_exactly_the_bytes_of_the_json_report(report: Report) -> None:
     held = Elements(report_page(report)).block("report")
     assert json.loads(held) == json.loads(to_json(report))
@@ -68,7 +69,7 @@ def test_the_page_holds_exactly_the_bytes_of_the_json_report(report: Report) -> 
     assert json.loads(held) == json.loads(to_json(report))
 
 
-@pytest.mark.parametrize("character", ["\x7f", "\x9b", "\u061c", "\u200b", "\u202e", "\u2067", "\ufeff"])
+@every("character", ["\x7f", "\x9b", "\u061c", "\u200b", "\u202e", "\u2067", "\ufeff"])
 def test_characters_that_reorder_or_hide_text_are_not_in_the_page(character: str) -> None:
     report = matmuls(f"a{character}b")
     for made in (report_page(report, title=f"a{character}b"), comparison_page(report, report)):
@@ -187,7 +188,7 @@ def test_a_page_is_called_after_its_file_or_its_machine() -> None:
         assert title_of(Report(input=InputInfo(format="table", files=files), machine=machine)) == title
 
 
-@pytest.mark.parametrize(
+@every(
     ("before", "after", "title"),
     [
         ("one/host.pb", "two/host.pb", "one → two"),

@@ -3,8 +3,7 @@
 from contextlib import suppress
 from fractions import Fraction
 
-import pytest
-
+from every import every
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.hlo.fusion.fusion_report import fusion_report
@@ -31,7 +30,7 @@ def ready(text: str) -> tuple[Cost, dict[str, int], list[str]]:
     return sum((op.cost for op in program(module, platform)), Cost()), entered, notes
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "expected"),
     [
         ("{devices=[2,1,4]<=[8] last_tile_dim_replicate}", (X, ())),
@@ -84,7 +83,7 @@ def test_the_number_of_devices_is_that_of_the_shardings_where_the_header_does_no
     assert devices_of(parse(b"HloModule m\nENTRY main {\n  ROOT x = f32[8] parameter(0), sharding={replicated}\n}\n", "test")) == 1
 
 
-@pytest.mark.parametrize("sharding", ["devices=[DIGITS]<=[DIGITS]", "devices=[2]DIGITS,1", "mesh['x'=DIGITS], [{'x':(DIGITS)DIGITS}]"])
+@every("sharding", ["devices=[DIGITS]<=[DIGITS]", "devices=[2]DIGITS,1", "mesh['x'=DIGITS], [{'x':(DIGITS)DIGITS}]"])
 def test_numbers_that_no_sharding_has_are_no_crash(sharding: str) -> None:
     # Python refuses to make a number of more than 4,300 digits.
     text = f"HloModule m\nENTRY main {{\n  ROOT x = f32[8] parameter(0), sharding={{{sharding.replace('DIGITS', '9' * 5000)}}}\n}}\n"
@@ -304,13 +303,13 @@ def test_parts_that_do_not_divide_are_the_largest_ones() -> None:
     assert ready(text)[0]["hbm"] == 2 * 3 * 3 * 4
 
 
-@pytest.mark.parametrize("given", ["{devices=[2,2,2]<=[8]}", "{devices=[3,5]<=[8]}", "{devices=[]<=[8]}", "{devices=[2,4]0,1}"])
+@every("given", ["{devices=[2,2,2]<=[8]}", "{devices=[3,5]<=[8]}", "{devices=[]<=[8]}", "{devices=[2,4]0,1}"])
 def test_a_sharding_that_cannot_be_followed_is_left_out(given: str) -> None:
     text = MLP.replace("{devices=[2,1,4]<=[8] last_tile_dim_replicate}", given)
     assert ready(text)[0]["matrix/bf16"] in [2 * 2 * rows * 512 * 512 for rows in (128, 256)]
 
 
-@pytest.mark.parametrize(
+@every(
     "text",
     [
         "{devices=[999999999999999989,1]<=[999999999999999989]}",

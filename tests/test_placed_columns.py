@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from every import every
 from roofline import analysis, folding, placement
 from roofline.analysis import assemble, op_rows, placed_ops
 from roofline.analysis.placed_columns import place_many
@@ -88,7 +89,6 @@ def recording(rows: list[tuple[dict[str, float | None], float | None, str, int]]
     return Recording(workload=Workload(tuple(ops)), format="table")
 
 
-@settings(max_examples=100, deadline=None)
 @given(OPS, WAYS)
 def test_ops_in_columns_give_the_same_report(rows: list[tuple[dict[str, float | None], float | None, str, int]], way: Corrections) -> None:
     given = recording(rows)
@@ -99,7 +99,6 @@ def test_ops_in_columns_give_the_same_report(rows: list[tuple[dict[str, float | 
         assert shown(found) == expected
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.data(), WAYS)
 def test_a_table_in_columns_gives_the_same_report(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, way: Corrections) -> None:
     headers = [
@@ -132,7 +131,7 @@ def _told(path: Path, way: Corrections) -> tuple[bytes, str] | str:
         return str(error)
 
 
-@pytest.mark.parametrize("sample", ["train", "counters"])
+@every("sample", ["train", "counters"])
 def test_a_sample_in_columns_gives_the_same_report(sample: str) -> None:
     given = read(f"sample:{sample}", load("h100"))
     expected = shown(assemble(given, load("h100")))
@@ -233,7 +232,6 @@ AMOUNTS = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(AMOUNTS, st.sampled_from([0, 1, 3, 7.5])), min_size=1))
 def test_rows_have_the_same_code_where_their_amounts_are_written_alike(rows: list[tuple[float | None, float]]) -> None:
     amounts, counts = [amount for amount, _ in rows], [count for _, count in rows]

@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis import analyze
 from roofline.checking.report_changes import trend
 from roofline.comparison import compare
@@ -197,7 +198,7 @@ def test_nothing_overlaps_in_any_figure_and_everything_is_on_the_paper(name: str
     assert ax.get_xlabel()
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@every("name", FIGURES)
 def test_a_figure_goes_into_the_axes_it_is_given(name: str) -> None:
     figure = Figure(figsize=(9, 6))
     figure.subplots_adjust(left=0.3, bottom=0.25, top=0.75)
@@ -220,7 +221,7 @@ def test_nothing_overlaps_for_points_anywhere_with_long_names(seed: int) -> None
     assert _faults(plot.distance_to_roof(one, points[:5])) == []
 
 
-@pytest.mark.parametrize(("count", "timed"), [(0, True), (1, True), (200, True), (40, False)])
+@every(("count", "timed"), [(0, True), (1, True), (200, True), (40, False)])
 def test_nothing_overlaps_in_the_chart_of_a_report(count: int, timed: bool) -> None:
     assert _faults(plot.roofline_chart(_report(count, seed=count, timed=timed))) == []
 
@@ -240,7 +241,7 @@ def test_points_in_one_place_are_named_once() -> None:
     assert _faults(ax) == []
 
 
-@pytest.mark.parametrize(
+@every(
     "machine",
     [
         Machine.of("tiny", {"matrix/bf16": 5, "hbm": 3}),
@@ -465,7 +466,7 @@ def test_areas_are_as_times() -> None:
     assert dots.get_sizes()[0] == pytest.approx(4 * dots.get_sizes()[1])
 
 
-@pytest.mark.parametrize("name", ["$x_1$ & <b>", "日本語カーネル", "_hidden", "two\nlines\tand tabs", "", "%d{}\\frac{1}{2}"])
+@every("name", ["$x_1$ & <b>", "日本語カーネル", "_hidden", "two\nlines\tand tabs", "", "%d{}\\frac{1}{2}"])
 def test_names_from_other_programs_are_drawn_as_they_are(name: str) -> None:
     op = Op(name=name, cost=Cost.of({"matrix/bf16": 50, "hbm": 10}), time_s=2.0, category=name)
     ax = plot.roofline_chart(analyze(Recording(workload=Workload((op,)), format="table"), toy()))
@@ -473,7 +474,7 @@ def test_names_from_other_programs_are_drawn_as_they_are(name: str) -> None:
     assert all(not text.get_parse_math() for text in ax.texts)
 
 
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+@every("theme", [LIGHT, DARK])
 def test_text_and_lines_stand_out_from_the_paper(theme: Theme) -> None:
     papers = [theme.background, *(mixed(theme.background, colour, theme.shade) for colour in theme.series)]
     assert all(contrast(text, paper) >= 4.5 for text in (theme.ink, theme.muted) for paper in papers)
@@ -506,8 +507,8 @@ def _lab(colour: str, seen: np.ndarray) -> np.ndarray:
     return np.array([116 * cube[1] - 16, 500 * (cube[0] - cube[1]), 200 * (cube[1] - cube[2])])
 
 
-@pytest.mark.parametrize("kind", BLINDNESS)
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=lambda theme: theme.name)
+@every("kind", BLINDNESS)
+@every("theme", [LIGHT, DARK])
 def test_series_stay_apart_for_colour_blind_readers(theme: Theme, kind: str) -> None:
     # A difference of 2 to 3 is just noticeable; 15 is plain at a glance.
     for one, other in itertools.combinations(theme.series, 2):
@@ -543,6 +544,7 @@ WILD = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_is_the_same_bytes_every_time_whatever_the_user_has_set(name: str, tmp_path: Path) -> None:
     first = plot.save(FIGURES[name](), tmp_path / "first.svg").read_bytes()
@@ -619,6 +621,7 @@ def test_the_title_says_how_many_ops_are_drawn_of_how_many() -> None:
         assert any(text.get_text().startswith(title) for text in _texts(ax)), title
 
 
+@pytest.mark.slow
 def test_roofs_are_drawn_over_dots_only_where_these_are_so_many_that_they_hide_them() -> None:
     for count, over in ((40, False), (2_000, True)):
         ax = plot.roofline_chart(_report(count))

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from roofline.analysis.excess_causes import causes
 
+from every import every
 from roofline.analysis import assemble, price
 from roofline.analysis.expected_times import split_time
 from roofline.analysis.op_times import OpTime
@@ -47,7 +48,6 @@ def expected(formula: str, *sizes: float, chip: str = "h200", floor_s: float | N
 
 
 @given(SIZES, SIZES, SIZES, st.sampled_from(["bf16", "fp8", "tf32"]), st.sampled_from(["h200", "b200", "h100-pcie", "a100", "v5e"]))
-@settings(max_examples=60, deadline=None)
 def test_no_prediction_is_below_the_roof(m: int, k: int, n: int, dtype: str, chip: str) -> None:
     ledger, machine = lookup("matmul")(m, k, n, dtype=dtype), load(chip)
     found = predict(ledger.operation, ledger.cost, machine, calibration_for(machine))
@@ -62,7 +62,7 @@ def test_attention_with_small_heads_multiplies_as_long_as_with_heads_of_64() -> 
     assert small.terms["memory"] < usual.terms["memory"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("formula", "sizes", "options", "seconds"),
     [  # medians of single launches on an H200, L2 cold; the floor is that of events
         ("matmul", (4096, 4096, 4096), {"floor_s": 6e-6}, 0.182e-3),
@@ -166,7 +166,7 @@ def test_time_is_minimum_inherent_and_excess() -> None:
     assert slow.excess_s == pytest.approx(400e-6 - slow.expected.time_s)
 
 
-@pytest.mark.parametrize(("high", "family", "is_slow"), [(1.07, "pointwise", True), (1.5, "pointwise", False), (1.5, "products", True)])
+@every(("high", "family", "is_slow"), [(1.07, "pointwise", True), (1.5, "pointwise", False), (1.5, "products", True)])
 def test_a_compilers_fused_kernels_have_to_be_slower_to_be_told(high: float, family: str, is_slow: bool) -> None:
     # 2.2 times the expected second: a compiler's kernels that fill or join arrays take as long, and their bounds are wide.
     found = Prediction(time_s=1.0, low_s=0.75, high_s=high, terms={}, evidence="", family=family)
@@ -232,7 +232,7 @@ def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
     assert "device's clock or power" in next(finding.message for finding in every.findings if finding.kind == "excess")
 
 
-@pytest.mark.parametrize(
+@every(
     ("kernel", "shape", "said"),
     [
         ("nvjet_sm90_tst_64x32_64x16_4x2_h_bz_NNT", (8192, 4096), "tiles of 64×32, which load operands more often"),
@@ -256,7 +256,7 @@ def test_an_8_bit_product_by_a_kernel_of_older_chips_wants_other_operands() -> N
     assert not causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
 
 
-@pytest.mark.parametrize(("number", "sizes", "said"), [("bf16", "27, 500", 8), ("fp32", "27", 4)])
+@every(("number", "sizes", "said"), [("bf16", "27, 500", 8), ("fp32", "27", 4)])
 def test_sizes_that_newer_kernels_cannot_load_are_named(number: str, sizes: str, said: int) -> None:
     product = Product(m=128, k=27, n=500, batch=8192, left=number, right=number, compute="bf16")
     kernel = "cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_nt"
@@ -264,7 +264,7 @@ def test_sizes_that_newer_kernels_cannot_load_are_named(number: str, sizes: str,
     assert found.lever.startswith(f"pad sizes ({sizes}) to a multiple of {said}: ")
 
 
-@pytest.mark.parametrize(("functions", "is_told"), [(0, True), (4096 * 4096, True), (65536 * 4096, False)])
+@every(("functions", "is_told"), [(0, True), (4096 * 4096, True), (65536 * 4096, False)])
 def test_a_product_that_also_computes_functions_may_take_longer(functions: int, is_told: bool) -> None:
     # The product moves 0.57 GB, and takes 0.14 ms longer than expected. In a kernel of its own a function of each element of the result
     # would move 4 · 65536 · 4096 B = 1.07 GB, in 0.22 ms at least.
@@ -298,7 +298,7 @@ def test_products_of_pytorch_are_known_by_their_sizes() -> None:
     assert price_call(Call("aten::add", args=(Tensor((64, 128), bf16), Tensor((64, 128), bf16)))).operation is None
 
 
-@pytest.mark.parametrize(("batch", "measured_us"), [(8, 11.8), (32, 34.9), (128, 129.7)])
+@every(("batch", "measured_us"), [(8, 11.8), (32, 34.9), (128, 129.7)])
 def test_a_batch_of_products_is_one_kernel_that_starts_once(batch: int, measured_us: float) -> None:
     # Scores of one token over 16,384 cached ones, as XLA's kernels take on an H200.
     machine = load("h200")
@@ -309,9 +309,7 @@ def test_a_batch_of_products_is_one_kernel_that_starts_once(batch: int, measured
     assert found.time_s * 1e6 == pytest.approx(measured_us, rel=0.15)
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "n", "batch", "measured_us"), [(32768, 128, 4, 64, 129.0), (32000, 4096, 8, 1, 61.5), (4096, 16384, 8, 1, 32.9)]
-)
+@every(("m", "k", "n", "batch", "measured_us"), [(32768, 128, 4, 64, 129.0), (32000, 4096, 8, 1, 61.5), (4096, 16384, 8, 1, 32.9)])
 def test_products_that_read_much_are_faster_in_profiles_than_in_tables(m: int, k: int, n: int, batch: int, measured_us: float) -> None:
     machine, one = load("h200"), Product(m=m, k=k, n=n, batch=batch)
     cost = Cost.of({"matrix/bf16": one.flops, "hbm": one.bytes})
@@ -322,7 +320,7 @@ def test_products_that_read_much_are_faster_in_profiles_than_in_tables(m: int, k
     assert table.time_s > 1.05 * profile.time_s
 
 
-@pytest.mark.parametrize(("integers", "moved", "measured_us"), [(16.1e9, 0.94e9, 747.5), (8.05e9, 67.2e6, 266.0)])
+@every(("integers", "moved", "measured_us"), [(16.1e9, 0.94e9, 747.5), (8.05e9, 67.2e6, 266.0)])
 def test_random_bits_take_what_integers_take(integers: float, moved: float, measured_us: float) -> None:
     """Dropout by Threefry, in two of XLA's kernels on an H200, which has half as many units for integers as for fp32."""
     machine = load("h200")
@@ -341,7 +339,7 @@ KERNELS_OF_FP8_BLOCKS = [  # as XLA's kernels take on an H200, in µs
 ]
 
 
-@pytest.mark.parametrize(("one", "amounts", "measured_us"), KERNELS_OF_FP8_BLOCKS)
+@every(("one", "amounts", "measured_us"), KERNELS_OF_FP8_BLOCKS)
 def test_the_kernels_of_8_bit_blocks_take_what_they_take_in_profiles(one, amounts, measured_us: float) -> None:
     machine = load("h200")
     found = predict(one, Cost.of(amounts), machine, calibration_for(machine).for_kernels())

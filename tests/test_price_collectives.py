@@ -1,7 +1,6 @@
 """Collectives and transfers: bytes through the busiest link, by replica groups and by the way chips are joined."""
 
-import pytest
-
+from every import every
 from priced import ADD, amounts, frozen, price, priced, site
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.program import program
@@ -17,7 +16,7 @@ def on_a_ring(instruction: str, *operands: str, header: str = "") -> Price:
     return price(site(instruction, *operands, computations=ADD, platform="tpu", header=header), RING)
 
 
-@pytest.mark.parametrize(
+@every(
     ("instruction", "sent", "hops"),
     [
         # A ring of p = 4: gathering 4 shards brings in three of them, reducing and scattering sends out three quarters.
@@ -38,7 +37,7 @@ def test_a_ring_of_four(instruction: str, sent: int, hops: int) -> None:
     assert amounts(on_a_ring(instruction, SHARD).cost) == {"ici": sent, "ici/hop": hops}
 
 
-@pytest.mark.parametrize("groups", ["{{0,1,2,3},{4,5,6,7}}", "[2,4]<=[8]", "[2,4]<=[4,2]T(1,0)"])
+@every("groups", ["{{0,1,2,3},{4,5,6,7}}", "[2,4]<=[8]", "[2,4]<=[4,2]T(1,0)"])
 def test_groups_may_be_spelled_in_any_way(groups: str) -> None:
     found = on_a_ring(f"{SHARD} all-reduce(%0), replica_groups={groups}, to_apply=%add", SHARD)
     assert found.cost["ici"] == 2 * 768

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from every import every
 from priced import Frozen, corpus
 from roofline.cost import Cost
 from roofline.hlo.ir.module import HloModule
@@ -195,7 +196,7 @@ def _bytes_agree(site: Site, own: Cost, moved: float, where: object) -> None:
         assert bytes_ >= single(instruction.shape.bytes), where
 
 
-@pytest.mark.parametrize("one", corpus(), ids=lambda one: f"{one.name}-{one.form}")
+@every("one", corpus())
 def test_every_instruction_agrees_with_xla_or_a_convention_says_why(one: Frozen) -> None:
     agree(one)
 

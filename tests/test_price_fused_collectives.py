@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from evidence import reviewed_program
 from hlo_programs import SHARED
 from priced import DATA, amounts
@@ -21,7 +22,7 @@ def read(path: Path) -> HloModule:
     return parse(gzip.decompress(path.read_bytes()), path.name)
 
 
-@pytest.mark.parametrize("form", ["txt", "pb"])
+@every("form", ["txt", "pb"])
 def test_a_gather_hidden_under_a_product_is_counted_where_it_starts(form: str) -> None:
     module = read(LAYERS.with_name(f"gathered_layers_v5e.hlo.{form}.gz"))
     ops = {one.op.name: one for one in executed(module, "tpu")}

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from priced import amounts, capture, corpus, frozen, price
 from roofline.cost import NOTHING
 from roofline.errors import RooflineError, SourceError
@@ -32,7 +33,7 @@ def test_causal_attention_is_half_the_square() -> None:
     assert program(capture("custom")).cost["matrix/bf16"] == 274_877_906_944
 
 
-@pytest.mark.parametrize("form", ["before", "after"])
+@every("form", ["before", "after"])
 def test_a_scanned_llama_is_counted_layer_by_layer(form: str) -> None:
     layers, width, hidden, vocabulary, length = 32, 4096, 11008, 32000, 2048
     weights = layers * (4 * width * width + 3 * width * hidden) + width * vocabulary
@@ -94,7 +95,7 @@ def test_forward_and_gradient_are_told_apart() -> None:
     assert found[""] == 0
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "where", "pass_"),
     [
         ("jit(train_step)/jvp(layer0)/attn/dot_general", "layer0/attn", "forward"),

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from priced import ADD, MAX, amounts, price, priced, site
 from roofline.cost import NOTHING
 from roofline.errors import SourceError
@@ -25,7 +26,7 @@ def test_whole_numbers_are_billed_to_the_integer_units() -> None:
     assert priced("u32[10]{0} xor(%0, %1)", "u32[10]{0}", "u32[10]{0}").cost["vector/int32"] == 10
 
 
-@pytest.mark.parametrize("opcode", sorted(TRANSCENDENTALS - {"logistic", "power", "atan2"}))
+@every("opcode", sorted(TRANSCENDENTALS - {"logistic", "power", "atan2"}))
 def test_transcendentals_stand_apart(opcode: str) -> None:
     assert amounts(priced(f"f32[10]{{0}} {opcode}(%0)", "f32[10]{0}").cost) == {"vector/transcendental": 10, "hbm": 80}
 
@@ -35,7 +36,7 @@ def test_a_logistic_is_an_exp_an_add_and_a_division() -> None:
     assert (cost["vector/fp32"], cost["vector/transcendental"]) == (20, 10)
 
 
-@pytest.mark.parametrize("opcode", ["negate", "abs", "sign", "floor", "ceil", "round-nearest-even"])
+@every("opcode", ["negate", "abs", "sign", "floor", "ceil", "round-nearest-even"])
 def test_signs_and_roundings_are_free(opcode: str) -> None:
     assert priced(f"f32[10]{{0}} {opcode}(%0)", "f32[10]{0}").cost.flops == 0
 
@@ -209,7 +210,7 @@ def test_a_window_adds_only_what_is_there() -> None:
     assert found.cost["vector/fp32"] == 8
 
 
-@pytest.mark.parametrize("pad", ["9_0", "0_9"])
+@every("pad", ["9_0", "0_9"])
 def test_a_running_total_is_one_add_an_element_but_the_first(pad: str) -> None:
     found = priced(
         f"f32[3,10]{{1,0}} reduce-window(%0, %1), window={{size=1x10 pad=0_0x{pad}}}, to_apply=%add",
@@ -257,7 +258,7 @@ def test_the_largest_few_are_read_once_and_written_once() -> None:
     assert amounts(found.cost) == {"hbm": 4 * 800 + 2 * 4 * 24}
 
 
-@pytest.mark.parametrize(
+@every(
     ("kind", "operand", "result", "flops"),
     [("FFT", "c64[3,64]", "c64[3,64]", 3 * 5 * 64 * 6), ("RFFT", "f32[3,64]", "c64[3,33]", 3 * 5 * 64 * 6 // 2)],
 )
@@ -279,7 +280,7 @@ def test_random_bits_are_written_and_nothing_more() -> None:
     assert amounts(found.cost) == {"hbm": 16 + 16 + 400}
 
 
-@pytest.mark.parametrize(
+@every(
     "instruction",
     [
         "f32[8,4]{1,0} bitcast(%0)",
@@ -305,7 +306,7 @@ def test_a_reshape_between_tiled_layouts_moves_elements() -> None:
     assert found.notes == ("491.5 kB of its bytes are padding of tiled layouts",)
 
 
-@pytest.mark.parametrize(
+@every(
     ("shape", "elements"),
     [
         ("bf16[100,200]{1,0:T(8,128)(2,1)}", 104 * 256),
@@ -377,7 +378,7 @@ def test_an_opcode_nobody_knows_keeps_its_bytes() -> None:
     assert (found.cost["hbm"], found.cost.flops) == (64, None)
 
 
-@pytest.mark.parametrize(
+@every(
     "instruction",
     [
         "f32[8]{0} dot(%0, %0), lhs_contracting_dims={7}, rhs_contracting_dims={0}",
@@ -400,7 +401,7 @@ def test_a_broadcast_to_sizes_known_when_it_runs_reads_those_too() -> None:
     assert amounts(cost) == {"hbm": 4 * (4 + 2 + 12)}
 
 
-@pytest.mark.parametrize(
+@every(
     ("instruction", "operand", "moved"),
     [
         ("bf16[64,256]{0,1} copy(%0)", "bf16[64,256]{1,0}", 64 * 256 * 2),  # columns become lanes

@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from every import every
 from roofline.analysis import analyze
 from roofline.cost import Amount, Cost
 from roofline.machine import Machine
@@ -121,7 +122,7 @@ def test_the_two_directions_of_the_hosts_bus_do_not_wait_for_each_other() -> Non
     assert (report.points[0].floor_s, report.points[0].bound) == (3.0, "pcie.in")
 
 
-@pytest.mark.parametrize(
+@every(
     ("amount", "total"),
     [(7, 21), (2**60 + 1, float(3 * 2**60 + 3)), (Fraction(1, 3), 1), (0.1, 0.1 + 0.1 + 0.1)],  # floats one after another, not 3 times 0.1
 )

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline
+from every import every
 from roofline.cli import main
 from roofline.errors import MissingExtra, SourceError
 from roofline.sources import remote
@@ -42,7 +43,7 @@ def local_run() -> "roofline.Recording":
     return merge([read_part(f"{folder}/{name}", data=file.read_bytes(), shared=True) for file, name in zip(files, names, strict=True)])
 
 
-@pytest.mark.parametrize("folder", ["/logs/plugins/profile/monday", "/logs/plugins/profile/monday/", "/logs"])
+@every("folder", ["/logs/plugins/profile/monday", "/logs/plugins/profile/monday/", "/logs"])
 def test_a_run_at_an_address_is_the_run_on_a_disk(bucket: str, folder: str) -> None:
     expected = local_run()
     assert roofline.read(bucket + folder).workload == expected.workload

@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from every import every
 from roofline.cli import main
 from roofline.cost import NOTHING, Cost
 from roofline.render.export import to_json
@@ -126,7 +127,7 @@ def test_the_known_part_of_an_unknown_amount_is_kept(tmp_path: Path) -> None:
     assert rl.analyze(rl.read(tmp_path / "report.json"), toy).ops[0].floor_s == 1.5
 
 
-@pytest.mark.parametrize(
+@every(
     ("step", "title"),
     [
         (StepInfo(step=2, name="train"), "2 train"),

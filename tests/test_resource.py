@@ -5,11 +5,12 @@ import pickle
 
 import pytest
 
+from every import every
 from roofline.errors import UnitError
 from roofline.resource import Resource, matrix, vector
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "unit", "measure"),
     [
         ("matrix/bf16", "matrix", "FLOP"),
@@ -41,7 +42,7 @@ def test_number_formats_name_the_roof_they_run_under() -> None:
     assert vector("float32").name == "vector/fp32"
 
 
-@pytest.mark.parametrize("name", ["", "/bf16", "HBM", "matrix/", "a b", "../x", "é", "a/b/c", "a/b.c", "9a", "a\n", None, ["hbm"]])
+@every("name", ["", "/bf16", "HBM", "matrix/", "a b", "../x", "é", "a/b/c", "a/b.c", "9a", "a\n", None, ["hbm"]])
 def test_a_misspelt_resource_is_refused(name: object) -> None:
     with pytest.raises(UnitError, match="is not a resource"):
         Resource(name)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from recorded_calls import read as read_calls
 from roofline import rule_failures
 from roofline.analysis import analyze, evidence
@@ -88,7 +89,7 @@ def test_a_failure_is_raised_in_the_tests(tmp_path: Path, monkeypatch: pytest.Mo
         program(tmp_path)
 
 
-@pytest.mark.parametrize("error", [IndexError, KeyError, ValueError, ZeroDivisionError, TypeError, RecursionError, AssertionError])
+@every("error", [IndexError, KeyError, ValueError, ZeroDivisionError, TypeError, RecursionError, AssertionError])
 def test_whatever_a_damaged_program_leads_to_is_a_note_but_errors_that_say_where_pass(error: type[Exception], noted: None) -> None:
     failures = RuleFailures("jit_f")
 

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from recorded_calls import PROGRAMS, read, record
 from roofline.analysis.evidence import with_evidence
 from roofline.graph import Array, Graph, Node, Operator
@@ -235,7 +236,7 @@ def reasons_of(graph: Graph) -> Counter[tuple[str, str]]:
     return Counter((kind, group) for _, kind, group in reasons)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@every("name", PROGRAMS)
 def test_a_program_is_told_its_faults_and_no_other(name: str) -> None:
     ops, graphs = ops_of(*read(name), None, RuleFailures("this function"))
     silent = Workload([replace(op, avoidable=()) for op in ops])
@@ -245,7 +246,7 @@ def test_a_program_is_told_its_faults_and_no_other(name: str) -> None:
     assert told == TOLD.get(name, {})
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@every("name", PROGRAMS)
 def test_edges_that_are_matched_by_size_serve_the_same_rules(name: str) -> None:
     graph = guessed_graph(read(name)[0])
     assert not any(array.sure for array in graph.arrays)
@@ -260,10 +261,8 @@ def test_a_trace_forgets_what_an_unknown_kernel_may_have_overwritten() -> None:
     assert not reasons_of(guessed_graph([first, unknown, second]))
 
 
-@pytest.mark.parametrize("op", ["aten::mm", "aten::copy_", "aten::cat", "aten::index", "aten::scatter_", "aten::eq", "aten::bmm"])
-@pytest.mark.parametrize(
-    "args", [(), (Tensor((0, 0)),), (Tensor(()),) * 3, (Tensor((0, 4)), Tensor((4, 0)), 7), ((Tensor((2,)), Tensor(())), -9)]
-)
+@every("op", ["aten::mm", "aten::copy_", "aten::cat", "aten::index", "aten::scatter_", "aten::eq", "aten::bmm"])
+@every("args", [(), (Tensor((0, 0)),), (Tensor(()),) * 3, (Tensor((0, 4)), Tensor((4, 0)), 7), ((Tensor((2,)), Tensor(())), -9)])
 def test_operators_with_odd_arguments_are_lowered(op: str, args: tuple[object, ...]) -> None:
     calls, _ = read("one_hot")
     odd = replace(calls[0], call=Call(op, None, args))

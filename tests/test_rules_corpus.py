@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.analysis.evidence import with_evidence
 from roofline.report import Report
 
@@ -29,7 +30,7 @@ def test_every_program_is_there_in_both_forms() -> None:
     assert len(FORMS) == 2 * len(EXPECTED)
 
 
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name.removesuffix(".gz"))
+@every("path", FORMS)
 def test_the_fault_is_the_first_finding_that_saves_time(path: Path) -> None:
     expected = EXPECTED[path.name.partition(".")[0]]
     report = analyzed(path)
@@ -39,13 +40,13 @@ def test_the_fault_is_the_first_finding_that_saves_time(path: Path) -> None:
         assert any(one.group == expected["group"] for op in with_evidence(rl.read(path, rl.chip("v5e"))).workload for one in op.avoidable)
 
 
-@pytest.mark.parametrize("path", FORMS, ids=lambda path: path.name.removesuffix(".gz"))
+@every("path", FORMS)
 def test_products_are_counted_as_by_hand(path: Path) -> None:
     expected = EXPECTED[path.name.partition(".")[0]]
     assert matrix_flop(analyzed(path)) == pytest.approx(expected["flop"], rel=expected.get("within", 1e-4))
 
 
-@pytest.mark.parametrize("name", EXPECTED)
+@every("name", EXPECTED)
 def test_the_forms_of_a_program_promise_about_the_same(name: str) -> None:
     promised = [
         sum(finding.saving_s or 0 for finding in analyzed(path).findings if finding.kind == EXPECTED[name]["kind"])

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from recorded_calls import read
 from roofline.analysis.evidence import with_evidence
 from roofline.cost import Cost
@@ -105,7 +106,7 @@ def test_the_backward_pass_computes_again_what_it_needs() -> None:
     assert program.left == {0: 1, 1: 1}
 
 
-@pytest.mark.parametrize(("sure", "written"), [(False, 3), (True, 2)])
+@every(("sure", "written"), [(False, 3), (True, 2)])
 def test_a_sum_that_a_chain_begins_with_is_a_residual_unless_its_users_are_known(sure: bool, written: int) -> None:
     program = Program(sure=sure)
     total = program.add(Operator.ADD, program.argument(), program.argument())

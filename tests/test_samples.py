@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.cli import main
 from roofline.errors import SourceError
 from roofline.sources.samples import SAMPLES, sample
 
 
-@pytest.mark.parametrize(("name", "form", "ops"), [("train", "xspace", 231), ("counters", "table", 44)])
+@every(("name", "form", "ops"), [("train", "xspace", 231), ("counters", "table", 44)])
 def test_every_sample_is_read_by_its_name(name: str, form: str, ops: int) -> None:
     recording = rl.read(f"sample:{name}")
     assert (recording.format, len(recording.workload)) == (form, ops)

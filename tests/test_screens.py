@@ -1,11 +1,10 @@
 """What a user sees: thirty screens as they were approved (`python tests/screens/screens.py` writes them anew)."""
 
-import pytest
-
+from every import every
 from screens.screens import COMMANDS, HERE, approved, screen
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@every("name", COMMANDS)
 def test_a_command_shows_what_was_approved(name: str) -> None:
     assert screen(name) == approved(name).read_text(), f"see what changed; if it is better: python tests/screens/screens.py {name}"
 

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from every import every
 from roofline.errors import FormulaError, UsageError
 from roofline.grouping import KEYS, group, group_parts, parts_table
 from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
@@ -28,7 +29,7 @@ def ids(**filters: object) -> list[int]:
     return [one.id for one in select(OPS, **filters)]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@every(
     ("filters", "expected"),
     [
         ({}, [0, 1, 2, 3]),
@@ -103,7 +104,7 @@ def test_names_are_grouped_without_their_numbering() -> None:
     assert [(one.key, one.ops) for one in group(OPS, "name")] == [("dot", (0,)), ("fusion", (1, 2)), ("custom-call", (3,))]
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "expected"),
     [
         ("fusion", "fusion"),
@@ -124,7 +125,7 @@ def test_scopes_are_grouped_to_a_depth() -> None:
     assert [one.key for one in group(OPS, "scope")] == ["layer0/attn/qk", "layer0/mlp", "layer1/mlp", ""]
 
 
-@pytest.mark.parametrize(
+@every(
     ("by", "depth", "words"),
     [
         ("catgory", None, "cannot group by 'catgory'; did you mean 'category'?"),
@@ -226,7 +227,7 @@ def test_devices_and_hosts_have_their_shares_and_what_ran_nowhere_there_is_gone(
     assert narrow(shared()) == shared().ops
 
 
-@pytest.mark.parametrize(
+@every(
     ("filters", "words"),
     [
         ({"step": ["9"]}, "no step '9'; the steps are 0 to 1, named 'warm', 'train'"),
@@ -249,7 +250,7 @@ def test_an_input_without_steps_or_devices_says_so() -> None:
         narrow(bare, device=[0])
 
 
-@pytest.mark.parametrize(
+@every(
     ("by", "expected"),
     [
         ("step", [("0 warm", 7.0), ("1 (train 7)", 1.0)]),
@@ -267,7 +268,7 @@ def test_parts_are_only_of_the_ops_that_were_asked_for() -> None:
     assert [(one.key, one.time_s) for one in group_parts(report, report.ops[1:], "device")] == [("1 (beta)", 1.0)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("by", "times", "shares", "devices"),
     [
         # All ops take 9 s, of which steps took 7 and 1: means over two devices, and shares of all 9 s (of self times: 6 of 8 for dot).

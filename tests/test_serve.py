@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from every import every
 from live import DATA, PATIENCE_S, SCAN, bare, client, held_back, options, process, runs, until
 from roofline import serve
 from roofline.cli import main
@@ -441,7 +442,7 @@ def shut() -> Iterator[httpx.Client]:
             yield server
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1", "127.0.0.1:80", "127.0.0.1.evil.example:PORT", "0.0.0.0:PORT", ""])
+@every("host", ["evil.example", "127.0.0.1", "127.0.0.1:80", "127.0.0.1.evil.example:PORT", "0.0.0.0:PORT", ""])
 def test_a_foreign_host_is_refused(shut: httpx.Client, host: str) -> None:
     # A name of somebody else's that points here is how a page elsewhere would read what this server shows.
     status, body = bare(shut, "/index.json", host=host.replace("PORT", str(shut.base_url.port)))
@@ -449,7 +450,7 @@ def test_a_foreign_host_is_refused(shut: httpx.Client, host: str) -> None:
     assert "secret" not in body
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "LOCALHOST"])
+@every("host", ["127.0.0.1", "localhost", "[::1]", "LOCALHOST"])
 def test_this_machine_by_any_of_its_names_is_let_in(shut: httpx.Client, host: str) -> None:
     assert bare(shut, "/", host=f"{host}:{shut.base_url.port}")[0] == 200
 
@@ -460,7 +461,7 @@ def test_a_request_from_a_page_elsewhere_is_refused(shut: httpx.Client) -> None:
     assert statuses == [403, 403, 200]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+@every("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_but_looking_is_allowed(shut: httpx.Client, method: str) -> None:
     answer = shut.request(method, "/")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
@@ -470,7 +471,7 @@ def test_a_head_has_no_body(shut: httpx.Client) -> None:
     assert bare(shut, "/index.json", "HEAD") == (200, "")
 
 
-@pytest.mark.parametrize(
+@every(
     "path",
     [
         "/static/../../pyproject.toml",
@@ -495,7 +496,7 @@ def test_paths_lead_nowhere(shut: httpx.Client, path: str) -> None:
     assert "secret" not in body
 
 
-@pytest.mark.parametrize("path", ["/", "/index.json", "/nowhere", "/static/live.css", "/static/live_index.js", "/favicon.ico"])
+@every("path", ["/", "/index.json", "/nowhere", "/static/live.css", "/static/live_index.js", "/favicon.ico"])
 def test_every_answer_carries_the_strict_headers(shut: httpx.Client, path: str) -> None:
     headers = shut.get(path).headers
     strict = {name: value for name, value in HEADERS.items() if name != "cache-control"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from every import every
 from live import client
 from own_thread import in_own_thread
 from roofline.cli import main
@@ -38,8 +39,8 @@ def forget(server: httpx.Client) -> None:
     server.cookies.clear()
 
 
-@pytest.mark.parametrize("path", ["/", "/index.json", "/static/live.css", "/favicon.ico", "/events/x", "/nowhere"])
-@pytest.mark.parametrize("given", ["", "b" * 48, TOKEN[:-1], TOKEN + "a", "ä"])
+@every("path", ["/", "/index.json", "/static/live.css", "/favicon.ico", "/events/x", "/nowhere"])
+@every("given", ["", "b" * 48, TOKEN[:-1], TOKEN + "a", "ä"])
 def test_nothing_is_shown_without_the_token(server: httpx.Client, path: str, given: str) -> None:
     answers = [
         server.get(path, params={"token": given}),
@@ -51,7 +52,7 @@ def test_nothing_is_shown_without_the_token(server: httpx.Client, path: str, giv
     assert "the address with the token" in answers[0].text
 
 
-@pytest.mark.parametrize("scheme", ["token", "Bearer"])
+@every("scheme", ["token", "Bearer"])
 def test_scripts_send_the_token_along(server: httpx.Client, scheme: str) -> None:
     assert "secret.csv" in server.get("/index.json", params={"token": TOKEN}).text
     assert "secret.csv" in server.get("/index.json", headers={"authorization": f"{scheme} {TOKEN}"}).text
@@ -72,7 +73,7 @@ def test_the_way_in_leads_to_no_other_host(server: httpx.Client) -> None:
     assert 'url=/evil.example/"' in answer.text
 
 
-@pytest.mark.parametrize("site", ["cross-site", "same-site", "CROSS-SITE", "anything"])
+@every("site", ["cross-site", "same-site", "CROSS-SITE", "anything"])
 def test_what_another_site_makes_a_browser_ask_is_refused(server: httpx.Client, without_token: httpx.Client, site: str) -> None:
     # same-site is another port of this machine.
     headers = {"sec-fetch-site": site, "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
@@ -83,7 +84,7 @@ def test_what_another_site_makes_a_browser_ask_is_refused(server: httpx.Client, 
     assert server.get("/", params={"token": TOKEN}, headers=framed).status_code == 403
 
 
-@pytest.mark.parametrize("site", ["same-origin", "none"])
+@every("site", ["same-origin", "none"])
 def test_own_pages_and_persons_are_let_in(without_token: httpx.Client, site: str) -> None:
     assert without_token.get("/index.json", headers={"sec-fetch-site": site}).status_code == 200
 

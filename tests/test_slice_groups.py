@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from every import every
 from hlo_programs import SHARED, differences
 from priced import DATA, amounts, price, site
 from roofline import analyze
@@ -33,7 +34,7 @@ def link_bytes(module: HloModule, chip: str) -> dict[str, float]:
 
 
 # Gathered along x, summed along y, summed over all, permuted along x, exchanged along y.
-@pytest.mark.parametrize("form", ["txt", "pb"])
+@every("form", ["txt", "pb"])
 def test_axes_of_a_v6e_that_do_not_wrap_are_lines(form: str) -> None:
     assert link_bytes(program(f"collectives_v6e_4x4.hlo.{form}"), "v6e:4x4") == {
         "all_gather.3": 3.0,  # 3/4 of four shards through the one link of an end chip
@@ -94,7 +95,7 @@ def on(chip: str, groups: str, kind: str = "all-reduce", header: str = ", num_pa
     return price(site(text, "f32[256]{0}", computations=SUM, platform="tpu", header=header), network_of(load(chip)))
 
 
-@pytest.mark.parametrize(
+@every(
     ("chip", "groups", "sent"),
     [
         # Along the last axis of 4x16, a ring, and along the first, a line.
@@ -144,7 +145,7 @@ def test_a_strategy_with_fewer_links_than_the_slice_has_is_what_runs() -> None:
     assert any("all links of these axes would carry 23%" in note for note in found.notes)
 
 
-@pytest.mark.parametrize(
+@every(
     ("config", "plan"),
     [
         # A colour goes one way in a UniDirection strategy, and both ways in others: the same torus has six, or three.
@@ -168,7 +169,7 @@ def test_collectives_on_sparse_cores_say_their_colours() -> None:
     assert plans == [Plan("SparseCore rings", 2), Plan("SparseCore rings", 4)]
 
 
-@pytest.mark.parametrize(
+@every(
     ("pairs", "payloads"),
     [
         ("{{0,2},{1,3},{2,0},{3,1}}", 2),  # two on along a line: both payloads cross the middle

@@ -5,9 +5,10 @@ from functools import partial
 from math import floor, inf
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.cost import Cost
 from roofline.errors import FormulaError, MachineError, UsageError
 from roofline.ledger import Ledger, read, send, write
@@ -40,7 +41,7 @@ def square(machine: Machine):
     return cross(product, ("m", "k", "n"), machine)
 
 
-@pytest.mark.parametrize(("machine", "real", "first"), [(V5E, 197e12 / 820e9, 241), (H100, 989e12 / 3.35e12, 296)])
+@every(("machine", "real", "first"), [(V5E, 197e12 / 820e9, 241), (H100, 989e12 / 3.35e12, 296)])
 def test_with_infinite_weights_the_crossing_is_the_ridge(machine: Machine, real: float, first: int) -> None:
     # m·k·n / (m·k + k·n + m·n) tends to m: the critical batch is the ridge itself, 240.24 and 295.22.
     found = cross(product, "m", machine, k="inf", n=inf)
@@ -50,7 +51,7 @@ def test_with_infinite_weights_the_crossing_is_the_ridge(machine: Machine, real:
     assert found.intensity == pytest.approx(found.ridge, rel=1e-15)
 
 
-@pytest.mark.parametrize(("size", "rounded_down", "first"), [(8192, 255, 256), (4096, 272, 273)])
+@every(("size", "rounded_down", "first"), [(8192, 255, 256), (4096, 272, 273)])
 def test_finite_weights_need_a_larger_batch(size: int, rounded_down: int, first: int) -> None:
     # m = R·D / (D − 2R) for k = n = D: 255.21 and 272.17. The guides print the crossing rounded down; the first whole batch on
     # the compute side is one more.
@@ -60,7 +61,7 @@ def test_finite_weights_need_a_larger_batch(size: int, rounded_down: int, first:
     assert (floor(found.real), found.integer) == (rounded_down, first)
 
 
-@pytest.mark.parametrize(
+@every(
     ("peak", "bandwidth", "real", "rounded_down", "first"),
     [
         ("4614 TFLOP/s", "7.2 TB/s", 1922.5, 1922, 1923),
@@ -241,7 +242,7 @@ def test_hops_take_their_time_on_the_link() -> None:
     assert cross(lambda n: Cost.of({"matrix/bf16": n, "ici": 1, "ici/hop": 4}), "n", toy(), level="ici").real == 200.0
 
 
-@pytest.mark.parametrize(
+@every(
     ("arguments", "words"),
     [
         ({"free": "q", "k": 1, "n": 1}, "product has no argument 'q'"),
@@ -296,7 +297,6 @@ RATES = st.floats(min_value=1.0, max_value=1e15, allow_nan=False)
 SIZES = st.integers(min_value=1, max_value=2**20)
 
 
-@settings(max_examples=30, deadline=None)
 @given(RATES, RATES, SIZES, SIZES)
 def test_the_first_integer_is_compute_bound_and_the_one_before_is_not(peak: float, bandwidth: float, k: int, n: int) -> None:
     chip = Machine.of("chip", {"matrix/bf16": peak, "hbm": bandwidth})
@@ -314,7 +314,6 @@ def test_the_first_integer_is_compute_bound_and_the_one_before_is_not(peak: floa
     assert found.integer - 1 <= found.real <= found.integer
 
 
-@settings(max_examples=30, deadline=None)
 @given(RATES, RATES, SIZES, st.integers(min_value=-30, max_value=30))
 def test_scaling_every_rate_alike_leaves_the_crossing(peak: float, bandwidth: float, n: int, power: int) -> None:
     # Powers of two scale floats exactly, so the very same crossing comes out.
@@ -323,7 +322,6 @@ def test_scaling_every_rate_alike_leaves_the_crossing(peak: float, bandwidth: fl
     assert (first.real, first.integer, first.regime) == (second.real, second.integer, second.regime)
 
 
-@settings(max_examples=30, deadline=None)
 @given(RATES, RATES, SIZES)
 def test_a_faster_memory_never_raises_the_crossing(peak: float, bandwidth: float, n: int) -> None:
     slow, fast = (cross(product, "m", Machine.of("chip", {"matrix/bf16": peak, "hbm": bandwidth * k}), k=n, n=n) for k in (1, 3))

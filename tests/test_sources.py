@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline
+from every import every
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
@@ -27,7 +28,7 @@ from roofline.workload import Device, Recording
 DATA = Path(__file__).parent / "data"
 
 
-@pytest.mark.parametrize(
+@every(
     ("file", "name", "kind"),
     [
         ("h200/jax_fusion.xplane.pb", "xspace", "profile"),
@@ -116,7 +117,7 @@ def test_a_script_needs_no_guard_around_its_main_program(run_folder: Path, tmp_p
     assert ran.stdout == "4\n"
 
 
-@pytest.mark.parametrize("words", [["--jobs", "0"], ["--jobs", "many"], ["--cache", "kept", "--no-cache"]])
+@every("words", [["--jobs", "0"], ["--jobs", "many"], ["--cache", "kept", "--no-cache"]])
 def test_options_that_make_no_sense_are_refused(words: list[str], run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", str(run_folder), *words]) == 2
     assert words[0] in capsys.readouterr().err

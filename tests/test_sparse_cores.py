@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 
+from every import every
 from hlo_programs import SHARED
 from priced import amounts
 from roofline.hlo.price.program import executed, program
@@ -37,7 +38,7 @@ ENTRY %main {
 ROWS = ROWS.replace("GATHERED", "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}")
 
 
-@pytest.mark.parametrize(
+@every(
     "call",
     [
         "call(%t, %i), to_apply=%taken",

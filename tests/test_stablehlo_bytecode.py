@@ -8,9 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from hlo_programs import load
 from roofline.errors import RooflineError, SourceError
 from roofline.hlo.ir.module import HloModule
@@ -62,7 +63,7 @@ def described(module: HloModule) -> list[object]:
     return found
 
 
-@pytest.mark.parametrize("name", FILES)
+@every("name", FILES)
 def test_bytecode_gives_the_program_of_its_text(name: str) -> None:
     (text,), (bytecode,) = parse_all(text_of(name), name), parse_all(data(name), name)
     assert described(bytecode) == described(text)
@@ -77,7 +78,7 @@ def test_bytecode_costs_what_its_text_costs(name: str, tmp_path: Path) -> None:
     assert [(op.name, op.count, op.cost) for op in bytecode.ops] == [(op.name, op.count, op.cost) for op in text.ops]
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if name.startswith("locations")])
+@every("name", [name for name in FILES if name.startswith("locations")])
 def test_scopes_and_source_lines_are_those_of_the_text(name: str) -> None:
     (text,), (bytecode,) = parse_all(text_of(name), name), parse_all(data(name), name)
     named = [(i.opcode, i.op_name) for computation in text.computations for i in computation if i.op_name]
@@ -112,7 +113,7 @@ def test_a_newer_container_is_named() -> None:
         parse_all(b"ML\xefR\x0fMLIR\0", "f.bc")
 
 
-@pytest.mark.parametrize("cut", [4, 5, 6, 40, 400, -1])
+@every("cut", [4, 5, 6, 40, 400, -1])
 def test_a_file_that_is_cut_is_an_error_in_one_line(cut: int) -> None:
     with pytest.raises(SourceError) as caught:
         parse_all(data("scan_layers.1.0.0")[:cut], "f.bc")
@@ -120,7 +121,6 @@ def test_a_file_that_is_cut_is_an_error_in_one_line(cut: int) -> None:
     assert "\n" not in str(caught.value)
 
 
-@settings(max_examples=150, deadline=2000)
 @given(st.sampled_from(["scan_layers", "scan_layers.0.9.0", "cond_switch.1.10.0", "shard_map_collectives"]), st.data())
 def test_damaged_bytes_give_a_program_or_an_error(name: str, drawn: st.DataObject) -> None:
     raw = bytearray(data(name))
@@ -181,7 +181,7 @@ def test_numbers_are_read_with_their_prefix() -> None:
     assert [Cursor(number(raw)).signed() for raw in (0, 1, 2, 3)] == [0, -1, 1, -2]
 
 
-@pytest.mark.parametrize(
+@every(
     ("kind", "raw", "elements"),
     [
         ("tensor<3xi64>", struct.pack("<3q", 1, -2, 3), (1, -2, 3)),

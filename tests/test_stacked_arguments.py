@@ -1,7 +1,6 @@
 """Weights of all layers in one array: copying a layer's out of it before a matmul is not needed."""
 
-import pytest
-
+from every import every
 from evidence import reviewed_program
 from hlo_programs import SCANNED_LAYERS
 from roofline.cost import NOTHING
@@ -21,7 +20,7 @@ def test_a_loop_copies_the_weights_of_each_layer() -> None:
     assert (found["w"].kind, found["w"].instead, found["w"].unneeded) == ("layout-copies", NOTHING, "copied")
 
 
-@pytest.mark.parametrize(
+@every(
     ("old", "new"),
     [
         ("tuple(%j, %next, %ws)", "tuple(%j, %next, %changed)"),  # the loop updates them, so they are no argument in its trips

@@ -34,12 +34,8 @@ def imported_by(*words: str, among: set[str] = HEAVY) -> set[str]:
     "words",
     [
         ["--help"],
-        ["--version"],
-        ["analyze", "--help"],
         ["op", "matmul", "64", "64", "64", "--chip", "v5e"],
-        ["analyze", str(CAPTURES / "h200" / "jax_train.xplane.pb.gz")],
         ["analyze", str(CAPTURES / "h200" / "jax_train.hlo.txt.gz"), "--chip", "h200"],
-        ["analyze", "sample:train", "--chart"],
     ],
     ids=" ".join,
 )
@@ -48,18 +44,13 @@ def test_an_answer_needs_no_heavy_library(words: list[str]) -> None:
 
 
 def test_a_profile_is_answered_as_json_without_a_heavy_library(tmp_path: Path) -> None:
-    assert imported_by("analyze", "sample:train", "--json", str(tmp_path / "report.json"), among=HEAVY | RARE) == set()
+    assert imported_by("analyze", "sample:train", "--chart", "--json", str(tmp_path / "report.json"), among=HEAVY | RARE) == set()
 
 
 def test_a_pytorch_trace_needs_neither_masked_arrays_nor_compiled_programs() -> None:
     found = modules_of("analyze", str(CAPTURES / "h200" / "torch_eager.json.gz"))
     assert "numpy" in found
     assert not {"numpy.ma", "roofline.hlo"} & found
-
-
-def test_importing_the_package_imports_no_heavy_library() -> None:
-    run = subprocess.run([sys.executable, "-c", "import roofline, sys; print(*sys.modules)"], capture_output=True, text=True, check=True)
-    assert not HEAVY & set(run.stdout.split())
 
 
 def test_analyze_starts_no_threads_for_products(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.analysis import analyze
 from roofline.analysis.findings.stragglers import median, spreads
 from roofline.analysis.findings.stragglers import straggler as evidence_of
@@ -56,7 +57,7 @@ def test_the_longest_waits_come_first() -> None:
     assert [one.name for one in found] == ["add", "dot"]
 
 
-@pytest.mark.parametrize(("times", "expected"), [([3.0, 1.0, 2.0], 2.0), ([1.0, 4.0], 2.5)])
+@every(("times", "expected"), [([3.0, 1.0, 2.0], 2.0), ([1.0, 4.0], 2.5)])
 def test_the_median_is_the_middle(times: list[float], expected: float) -> None:
     assert median(times) == expected
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from every import every
 from roofline import analyze
 from roofline.errors import RooflineError, SourceError
 from roofline.render.export import to_parquet
@@ -179,7 +180,7 @@ def test_a_missing_file_is_said() -> None:
         read("nowhere.csv")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(lambda t: ("name,time,hbm\n" + t).encode())))
 def test_any_bytes_give_a_workload_or_a_source_error(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "any"
@@ -211,7 +212,7 @@ def test_a_table_of_one_device_has_no_table_of_steps_and_devices(tmp_path: Path)
     assert op.by_step_and_device == ()
 
 
-@pytest.mark.parametrize(
+@every(
     ("header", "told"),
     [
         ("time [ms]", ("time", "ms")),
@@ -232,7 +233,6 @@ def test_the_unit_is_what_the_last_brackets_of_a_header_hold(header: str, told: 
 PIECES = st.sampled_from(["a", "1", ",", ",", "\n", " ", '"', "'=", "#", "\r\n", "\r", "\t", "\x85", ";", "x,2,3\n", "z,1,2\r\n"])
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(PIECES, max_size=25).map("".join))
 def test_a_table_that_is_split_at_its_commas_is_the_table_that_a_csv_reader_reads(text: str) -> None:
     text = f"name,time,bytes\n{text}"

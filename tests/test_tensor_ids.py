@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from recorded_calls import PROGRAMS, Program
 from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, TRAINED, observed, trace_of
 from roofline.graph import Graph, Operator
@@ -88,7 +89,7 @@ ON_CPU = {
 CAPTURED = [name for name in PROGRAMS if name != "solved_for_identity"]  # of a matrix without elements, which cannot be run
 
 
-@pytest.mark.parametrize("name", CAPTURED)
+@every("name", CAPTURED)
 def test_a_captured_program_is_told_what_the_function_is(name: str) -> None:
     graph, _ = graph_in(data_of(name))
     assert all(array.sure for array in graph.arrays)
@@ -130,9 +131,7 @@ def test_without_ids_arrays_are_matched_by_size() -> None:
     assert notes == ()
 
 
-@pytest.mark.parametrize(
-    "value", [7, "ids", [], {}, {"ops": 3, "left": []}, {"ops": [[1, [2], [3]]], "left": []}, {"ops": [[1, [2.5], [], []]], "left": []}]
-)
+@every("value", [7, "ids", [], {}, {"ops": 3, "left": []}, {"ops": [[1, [2], [3]]], "left": []}, {"ops": [[1, [2.5], [], []]], "left": []}])
 def test_odd_ids_cost_a_note(value: Any) -> None:
     graph, notes = graph_in(changed("products_beside", roofline_tensors=value))
     assert not any(array.sure for array in graph.arrays)
@@ -141,7 +140,7 @@ def test_odd_ids_cost_a_note(value: Any) -> None:
     assert "what ops read is matched by size" in notes[0]
 
 
-@pytest.mark.parametrize("name", OBSERVED)
+@every("name", OBSERVED)
 def test_an_execution_trace_beside_a_trace_gives_the_same_edges(name: str) -> None:
     graph, _ = graph_in(OBSERVED_FOLDER / name / TRACE)
     captured, _ = graph_in(data_of(name))
@@ -173,7 +172,6 @@ def test_the_execution_trace_of_another_process_is_left_out(tmp_path: Path) -> N
     assert notes == ()
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_any_values_of_an_execution_trace_give_a_graph(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     execution = json.loads(gzip.decompress((OBSERVED_FOLDER / "one_hot_trained" / OBSERVER).read_bytes()))
@@ -188,7 +186,6 @@ def test_any_values_of_an_execution_trace_give_a_graph(data: st.DataObject, tmp_
 NUMBERS = st.integers(-1, 2**62 - 1) | st.integers(-1, 9)
 
 
-@settings(max_examples=50, deadline=None)
 @given(data=st.data())
 def test_any_numbers_give_a_graph(data: st.DataObject) -> None:
     trace = json.loads(data_of("one_hot_trained"))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
@@ -151,8 +152,8 @@ def test_a_report_without_ops_still_shows_its_roof() -> None:
     assert all(len(line) <= 60 for line in text.splitlines())
 
 
-@pytest.mark.parametrize("name", ["jax_train.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_scan.xplane.pb.gz", "jax_offload.xplane.pb.gz"])
-@pytest.mark.parametrize("width", [40, 72, 100, 200])
+@every("name", ["jax_train.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_scan.xplane.pb.gz", "jax_offload.xplane.pb.gz"])
+@every("width", [40, 72, 100, 200])
 def test_real_captures_fit_any_terminal(name: str, width: int) -> None:
     recording = read(DATA / name)
     report = analyze(recording, of_device(recording.devices[0]))

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.analysis.throughput import with_throughput
 from roofline.cli import main
 from roofline.report import DeviceInfo
@@ -55,7 +56,7 @@ def test_a_run_without_steps_says_so_in_one_line(tmp_path: Path, capsys: pytest.
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("word", ["tokens", "tokens=", "=8", "tokens=many", "tokens=0", "tokens=-1", "tokens=inf", "tokens=8 GB", "a b=3"])
+@every("word", ["tokens", "tokens=", "=8", "tokens=many", "tokens=0", "tokens=-1", "tokens=inf", "tokens=8 GB", "a b=3"])
 def test_wrong_values_are_one_line(word: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "sample:train", f"--per-step={word}"]) == 2
     out, err = capsys.readouterr()

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from every import every
 from roofline import analyze
 from roofline.cli import main
 from roofline.cost import Cost
@@ -134,7 +135,7 @@ def check(lane: LaneInfo, point: Point, busy_s: float, near: float) -> None:
         assert parts.get(cause, 0.0) == pytest.approx(seconds, abs=near * lane.time_s), cause
 
 
-@pytest.mark.parametrize(("capture", "near"), [(TRAIN, 2e-3), (CPU, 0.06)])
+@every(("capture", "near"), [(TRAIN, 2e-3), (CPU, 0.06)])
 def test_a_lane_of_a_capture_sums_to_the_times_and_losses_of_its_step_and_run(capture: Path, near: float) -> None:
     report = analyze(capture, timeline=True)
     total = next(point for point in report.points if point.scope == "total" and point.infeed_outfeed)

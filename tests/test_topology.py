@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+from every import every
 from roofline.errors import MachineError
 from roofline.formulas.slices import Plan, Span, slice_ledger
 from roofline.machines import load
@@ -46,7 +47,7 @@ def test_a_slice_has_axes_that_are_rings_or_lines(name: str, sides: tuple[int, .
     assert topology.devices == devices
 
 
-@pytest.mark.parametrize(("devices", "sides"), [(16, (4, 4)), (2**62, None), (0, None), (-8, None)])
+@every(("devices", "sides"), [(16, (4, 4)), (2**62, None), (0, None), (-8, None)])
 def test_a_count_of_devices_that_no_slice_has_is_none_at_once(devices: int, sides: tuple[int, ...] | None) -> None:
     torus = load("v6e").torus
     assert torus is not None
@@ -105,8 +106,8 @@ def cut_of_line(size: int, kind: str) -> Fraction:
     return max(Fraction(part, size) for part in left)  # the shards of one side
 
 
-@pytest.mark.parametrize("kind", ["reduce-scatter", "all-reduce", "all-to-all"])
-@pytest.mark.parametrize("size", range(2, 9))
+@every("kind", ["reduce-scatter", "all-reduce", "all-to-all"])
+@every("size", range(2, 9))
 def test_a_line_carries_what_the_chips_on_either_side_of_a_link_need(kind: str, size: int) -> None:
     assert moved(kind, Span((Axis(size),)), size) == pytest.approx(float(cut_of_line(size, kind)))
 
@@ -117,7 +118,7 @@ def test_an_axis_of_4_takes_twice_as_long_to_gather_over_a_line_and_a_third_long
     assert moved("all-reduce", line, 4) / moved("all-reduce", ring, 4) == pytest.approx(4 / 3)  # the payload against 3/4 of it
 
 
-@pytest.mark.parametrize(
+@every(
     ("kind", "span", "share"),
     [
         # A corner of a 4x4 grid has two links for the other 15/16; 24 links carry 2 x 15 messages of an all-reduce, both ways.

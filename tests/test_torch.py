@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 from torch.utils.flop_counter import FlopCounterMode  # noqa: E402
 
 import roofline as rl  # noqa: E402
+from every import every  # noqa: E402
 from roofline.cli import main  # noqa: E402
 from roofline.dtypes import dtype  # noqa: E402
 from roofline.report import Report  # noqa: E402
@@ -100,7 +101,7 @@ FORWARD = [(name, False) for name in MODULES]
 BACKWARD = [(name, True) for name in MODULES if name != "grouped conv2d"]
 
 
-@pytest.mark.parametrize(("name", "backward"), FORWARD + BACKWARD)
+@every(("name", "backward"), FORWARD + BACKWARD)
 def test_flop_counter_mode_says_the_same_by_its_convention(name: str, backward: bool) -> None:
     make, shapes = MODULES[name]
     with torch.device("meta"):
@@ -162,7 +163,7 @@ def test_a_function_may_have_a_variable_that_is_set_in_another_branch() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*CUDA is not available")
-@pytest.mark.parametrize(("device", "named", "wide"), [("cpu", "cuda", True), ("meta", "cuda", True), ("cpu", "cpu", False)])
+@every(("device", "named", "wide"), [("cpu", "cuda", True), ("meta", "cuda", True), ("cpu", "cpu", False)])
 def test_a_note_says_where_autocast_casts_nothing(device: str, named: str, wide: bool) -> None:
     linear, x = nn.Linear(16, 32, bias=False).to(device), torch.ones(8, 16, device=device)
 
@@ -484,7 +485,7 @@ def test_the_backward_pass_of_the_block_recomputes_scores() -> None:
     assert said["FlopCounterMode"] == said["roofline: matrix work, full square"]
 
 
-@pytest.mark.parametrize("masked", [False, True])
+@every("masked", [False, True])
 def test_a_note_says_where_a_mask_makes_attention_count_all_scores(masked: bool) -> None:
     def attention(q: Any, mask: Any) -> Any:
         return functional.scaled_dot_product_attention(q, q, q, attn_mask=mask, is_causal=mask is None)

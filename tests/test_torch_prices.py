@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.cost import Cost
 from roofline.dtypes import DType, dtype
 from roofline.errors import UsageError
@@ -46,7 +47,7 @@ def test_a_product_costs_what_the_formula_says() -> None:
     assert cost("aten::mm", t(8, 4), t(4, 2)) == matmul(8, 4, 2).cost
 
 
-@pytest.mark.parametrize(
+@every(
     ("op", "args", "flops", "moved"),
     [
         # bias of n: n elements read; 2-d residual: m·n; beta 0 reads none
@@ -84,7 +85,7 @@ def test_a_scaled_product_runs_in_fp8_and_writes_the_format_that_it_is_told() ->
     assert found.bytes() == 32 + 8 + 2 * 4 + 2 * 16
 
 
-@pytest.mark.parametrize(
+@every(
     ("kernel", "runs_in"),
     [
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize32x32x64_stage3", "tf32"),
@@ -121,7 +122,7 @@ def test_a_strided_convolution_reads_only_what_it_needs() -> None:
     assert cost("aten::convolution", t(1, 1, 8, 8), t(1, 1, 1, 1), None, (2, 2), (0, 0), (1, 1), False, (0, 0), 1).bytes() == 2 * 33
 
 
-@pytest.mark.parametrize(("mask", "products"), [((True, True, False), 2), ((False, True, False), 1), ((True, False, True), 1)])
+@every(("mask", "products"), [((True, True, False), 2), ((False, True, False), 1), ((True, False, True), 1)])
 def test_a_convolutions_gradients_follow_the_mask(mask: tuple[bool, ...], products: int) -> None:
     forward = cost("aten::convolution", t(2, 4, 8, 8), t(6, 4, 3, 3), None, (1, 1), (1, 1), (1, 1), False, (0, 0), 1)
     args = (t(2, 6, 8, 8), t(2, 4, 8, 8), t(6, 4, 3, 3), (0,), (1, 1), (1, 1), (1, 1), False, (0, 0), 1, mask)
@@ -162,8 +163,8 @@ def attention(op: str, causal: bool, heads: int = 4, kv_heads: int = 4) -> Price
     return priced(op, *args)
 
 
-@pytest.mark.parametrize("op", CAUSAL)
-@pytest.mark.parametrize("kv_heads", [4, 1])
+@every("op", CAUSAL)
+@every("kv_heads", [4, 1])
 def test_attention_counts_half_the_square_when_causal(op: str, kv_heads: int) -> None:
     full, half = attention(op, False, kv_heads=kv_heads), attention(op, True, kv_heads=kv_heads)
     assert full.cost is not None
@@ -205,8 +206,8 @@ PACKED = (
 )
 
 
-@pytest.mark.parametrize("op", PACKED)
-@pytest.mark.parametrize("causal", [True, False])
+@every("op", PACKED)
+@every("causal", [True, False])
 def test_a_packed_batch_of_unknown_lengths_costs_the_least_that_it_can(op: str, causal: bool) -> None:
     found = packed_attention(op, 10, 10, 3, (6, 6), causal=causal)
     assert found.cost is not None
@@ -232,7 +233,7 @@ def test_no_lengths_need_less_than_equal_ones_nor_more_than_the_longest(lengths:
     assert truth <= pairs(batch.unequal()) + 1e-9
 
 
-@pytest.mark.parametrize(
+@every(
     ("queries", "keys", "longest", "causal", "pairs"),
     [
         (12, 12, (4, 4), True, 3 * 16 / 2),  # three times four tokens: the longest has a third of them
@@ -249,7 +250,7 @@ def test_a_packed_batch_whose_work_is_known_is_exact(queries: int, keys: int, lo
     assert not [note for note in found.notes if "tensor" in note]
 
 
-@pytest.mark.parametrize(("queries", "keys", "longest", "causal"), [(10, 20, (6, 9), False), (12, 20, (4, 9), True), (3, 20, (2, 9), True)])
+@every(("queries", "keys", "longest", "causal"), [(10, 20, (6, 9), False), (12, 20, (4, 9), True), (3, 20, (2, 9), True)])
 def test_a_packed_batch_that_may_have_any_pairs_is_unknown(queries: int, keys: int, longest: tuple[int, int], causal: bool) -> None:
     found = packed_attention("aten::_flash_attention_forward", queries, keys, 3, longest, causal=causal)
     assert found.cost is None
@@ -272,7 +273,7 @@ def test_the_quantized_overload_is_told_by_its_number_of_arguments() -> None:
     assert causal.cost["matrix/bf16"] == plain.cost["matrix/bf16"]
 
 
-@pytest.mark.parametrize(
+@every(
     ("op", "args", "moved"),
     [
         ("aten::add", (t(4, 8), t(8), 1), 2 * (32 + 8 + 32)),
@@ -391,7 +392,7 @@ def test_step_counters_are_one_element_each() -> None:
     assert found.bytes() == 2 * 2 * 3
 
 
-@pytest.mark.parametrize("passes", [2, 16])
+@every("passes", [2, 16])
 def test_gradients_that_several_backward_passes_add_to_count_once(passes: int) -> None:
     sizes = (70_000, 8, 8)
     counters = launched(SCALAR, grid=(3, 1, 1))
@@ -434,7 +435,7 @@ def test_a_fused_optimizer_of_the_cpu_updates_at_most_the_gradients_of_the_step(
     assert priced("aten::_fused_adamw_", *(None,) * 6, kernels=launched("aten::_fused_adamw_")).cost is None
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "held", "sent"),
     [
         ("allreduce", 800, 2 * 7 * 1600 / 8),
@@ -510,7 +511,7 @@ def flex_attention(op: str, blocks: int) -> Priced:
     return priced(op, q, kv, kv, sums, sums, *after[1:], *(count, t(1, 1, blocks, blocks, of=INT64)) * (integers // 2), after[0])
 
 
-@pytest.mark.parametrize("op", FLEX)
+@every("op", FLEX)
 def test_flex_attention_without_a_mask_computes_all_pairs(op: str) -> None:
     found = flex_attention(op, 1)
     assert found.cost is not None
@@ -525,7 +526,7 @@ def test_flex_attention_without_a_mask_computes_all_pairs(op: str) -> None:
     assert found.cost.bytes() == moved + 2 * 4 * 2 * 4 * 64
 
 
-@pytest.mark.parametrize(("columns", "is_known"), [(3 * 32, True), (2 * 32, True), (32 + 2 * 24, False)])
+@every(("columns", "is_known"), [(3 * 32, True), (2 * 32, True), (32 + 2 * 24, False)])
 def test_flex_attention_may_take_the_projection_of_which_q_k_and_v_are_parts(columns: int, is_known: bool) -> None:
     # 4 heads of 8 for q, and as many or two for k and v, of 2 x 64 tokens; 3 heads for k and v cannot be shared by 4.
     sums, block, nothing = t(2, 4, 64, of=FP32), t(1, 1, 1, of=INT64), t(0, of=FP32)
@@ -537,7 +538,7 @@ def test_flex_attention_may_take_the_projection_of_which_q_k_and_v_are_parts(col
         assert found.cost.bytes() == 2 * 2 * 64 * columns + 2 * 2 * 4 * 64 * 8 + 2 * 4 * 2 * 4 * 64
 
 
-@pytest.mark.parametrize("op", FLEX)
+@every("op", FLEX)
 def test_only_the_program_knows_the_mask_of_flex_attention(op: str) -> None:
     found = flex_attention(op, 4)
     assert found.cost is None
@@ -690,7 +691,7 @@ def test_the_gradients_of_a_recurrent_network_are_two_such_passes() -> None:
     assert 2 * frozen.known(matrix("bf16")) == back.known(matrix("bf16"))
 
 
-@pytest.mark.parametrize(
+@every(
     ("op", "args", "moved"),
     [
         # gates of input and state, the state; the next state and cell, the gates kept
@@ -763,7 +764,7 @@ def test_factorisations_count_as_lapack_does_on_the_matrix_unit() -> None:
     assert cost("aten::triangular_solve", b, a)["hbm"] == 2 * (21 + 18 + 18 + 36) * 4
 
 
-@pytest.mark.parametrize(
+@every(
     ("name", "category"),
     [
         ("triton_poi_fused_index_put_index_select_7", "scatter"),
@@ -799,7 +800,7 @@ def test_a_layer_of_onednn_multiplies_as_its_weights_say() -> None:
     assert "no known cell has weights of 256 rows for a state of 128" in misfit.notes[0]
 
 
-@pytest.mark.parametrize(
+@every(
     ("op", "args", "written"),
     [
         ("aten::zeros", ((4, 128), 6, 0, None, False), 4 * 4 * 128),

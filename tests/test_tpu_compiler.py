@@ -30,10 +30,10 @@ def report(program: Compiled, folder: Path, form: str = "hlo") -> Report:
     ("name", "topology", "devices"),
     [
         ("matmul", "v5e:2x2", 4),
-        ("matmul", "v6e:2x2", 4),
-        ("sharded_mlp", "v5p:2x2x2", 8),
-        ("scan", "v6e:2x2", 4),
-        ("pallas_matmul", "v6e:2x2", 4),
+        pytest.param("matmul", "v6e:2x2", 4, marks=pytest.mark.slow),
+        pytest.param("sharded_mlp", "v5p:2x2x2", 8, marks=pytest.mark.slow),
+        pytest.param("scan", "v6e:2x2", 4, marks=pytest.mark.slow),
+        pytest.param("pallas_matmul", "v6e:2x2", 4, marks=pytest.mark.slow),
     ],
 )
 def test_products_and_peak_memory_are_those_of_the_compiler(name: str, topology: str, devices: int, tmp_path: Path) -> None:
@@ -48,6 +48,7 @@ def test_products_and_peak_memory_are_those_of_the_compiler(name: str, topology:
         assert counted.memory.needed_bytes == pytest.approx(hbm_bytes(program.buffer_assignment), rel=0.001)
 
 
+@pytest.mark.slow
 def test_the_gradient_of_attention_has_six_products(tmp_path: Path) -> None:
     # Two forward, four backward, each of 2 heads x 1024² x 128: the masked half is computed too.
     counted = report(compiled("attention_gradient", "v5e:2x2"), tmp_path)
@@ -55,6 +56,7 @@ def test_the_gradient_of_attention_has_six_products(tmp_path: Path) -> None:
     assert unknown(counted) == []
 
 
+@pytest.mark.slow
 def test_two_compilers_run_at_once_and_print_nothing(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("sharded_mlp", "pallas_matmul")]
     for folder in folders:
@@ -64,6 +66,7 @@ def test_two_compilers_run_at_once_and_print_nothing(tmp_path: Path) -> None:
     assert all(isinstance(result(folder), Compiled) for folder in folders)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "topology", "why"),
     [

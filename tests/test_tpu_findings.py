@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from evidence import reviewed_program
 from hlo_programs import SHARED
 from roofline.hlo.read import parse
@@ -17,7 +18,7 @@ def _kinds(path: Path, chip: str | None = None) -> list[str]:
     return [finding.kind for finding in rl.analyze(path, chip).findings]
 
 
-@pytest.mark.parametrize("chip", ["v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x"])
+@every("chip", ["v2", "v3", "v4", "v5e", "v5p", "v6e", "v7x"])
 def test_the_first_finding_is_about_the_program(chip: str) -> None:
     # A missing rate of VMEM or of the vector unit cannot make a product of 2048^3 wait for it.
     assert _kinds(DATA / f"matmul_{chip}.hlo.gz")[0] not in DOUBTS
@@ -112,7 +113,7 @@ ENTRY %main (a: f32[4096,1024]) -> f32[4096,1024] {
 """
 
 
-@pytest.mark.parametrize(("space", "kinds"), [("S(1)", {}), ("S(3)", {}), ("", {"second": {"duplicated-work"}})])
+@every(("space", "kinds"), [("S(1)", {}), ("S(3)", {}), ("", {"second": {"duplicated-work"}})])
 def test_an_array_that_is_prefetched_twice_is_no_work_done_twice(space: str, kinds: dict[str, set[str]]) -> None:
     # VMEM (1) and CMEM (3) hold an array for a while; a second copy in main memory could be the first.
     assert _avoidable(PREFETCHED.replace("SPACE", space)) == kinds
@@ -137,7 +138,7 @@ def test_copies_for_the_compilers_own_kernels_are_not_told() -> None:
     assert _avoidable(_copied(tiles)) == {}
 
 
-@pytest.mark.parametrize(
+@every(
     "entry",
     [
         # the order of an argument, of a result, and of the author's own transpose
@@ -167,7 +168,7 @@ ENTRY %main (table: f32[65536,64]) -> f32[1024,64] {
     assert _avoidable(program)["copy"] == {"layout-copies"}
 
 
-@pytest.mark.parametrize(
+@every(
     ("array", "kinds"),
     [
         ("f32[4096,256,4]{2,1,0:T(8,128)}", {"exp": {"tile-padding"}}),  # 4 of 128 columns

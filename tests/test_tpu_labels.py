@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from evidence import reviewed_program
 from hlo_programs import SHARED
 from roofline.hlo.ir.module import HloModule
@@ -32,7 +33,7 @@ ENTRY %main (a: {left}, b: {right}) -> {result} {{
 """
 
 
-@pytest.mark.parametrize(
+@every(
     ("left", "right", "result", "attributes", "sizes"),
     [
         # x @ w of plain matrices

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from protobufs import integer, message
 from roofline.analysis import analyze
 from roofline.hlo.memory.assignment import read_assignment
@@ -40,7 +41,7 @@ def vmem(memory: PeakMemory) -> MemorySpace:
     return next(space for space in memory.spaces if space.space == "vmem")
 
 
-@pytest.mark.parametrize("name", TRUTH)
+@every("name", TRUTH)
 def test_the_peak_is_that_of_the_compilers_buffer_assignment(name: str) -> None:
     # hbm: the allocations in the compiler's dump, gaps between arrays included; vmem: the most that is live, by the trace in the dump.
     memory = peak(gzip.decompress((FROZEN / f"{name}.hlo.gz").read_bytes()).decode())
@@ -61,7 +62,7 @@ def _stated() -> list[tuple[Path, int, int]]:
 
 
 @shared
-@pytest.mark.parametrize(("file", "stated", "temporaries"), _stated(), ids=lambda value: value.name if isinstance(value, Path) else "")
+@every(("file", "stated", "temporaries"), _stated())
 def test_the_peak_is_the_stated_one_less_arrays_in_vmem(file: Path, stated: int, temporaries: int) -> None:
     memory = peak_memory(parse(gzip.decompress(file.read_bytes())), "tpu")
     assert memory is not None
@@ -93,9 +94,7 @@ PART = """  t = (f32[1024,1024]{1,0:T(8,128)}, f32[1]{0:T(128)}) custom-call(x),
   a = f32[1024,1024]{1,0:T(8,128)} get-tuple-element(t), index=0"""
 
 
-@pytest.mark.parametrize(
-    ("opcode", "operand", "arrays"), [("cosine", OWN, 1), ("cosine", PART, 1), ("all-reduce", OWN, 1), ("all-reduce", PART, 2)]
-)
+@every(("opcode", "operand", "arrays"), [("cosine", OWN, 1), ("cosine", PART, 1), ("all-reduce", OWN, 1), ("all-reduce", PART, 2)])
 def test_a_result_is_written_over_the_operand_that_the_compiler_states(opcode: str, operand: str, arrays: int) -> None:
     # An all-reduce states that it may run in place, and does if its operand is all that another instruction makes.
     text = f"""{HEAD}
@@ -122,7 +121,7 @@ ENTRY main {{
     assert peak(HEAD + body.format(config=', backend_config={"aliasing_operands":{"lists":[]}}')).temporaries // MATRIX == 2
 
 
-@pytest.mark.parametrize(("matrices", "heap"), [(1, 1), (2, 3)])
+@every(("matrices", "heap"), [(1, 1), (2, 3)])
 def test_the_memory_of_a_carried_array_is_free_between_its_last_use_and_its_next_value(matrices: int, heap: int) -> None:
     text = f"""{HEAD}
 body {{
@@ -214,7 +213,7 @@ def test_vmem_holds_prefetches_and_what_the_running_kernel_uses() -> None:
 WINDOWS = '"window_config":{"estimated_cycles":"7"'  # of each op with windows
 
 
-@pytest.mark.parametrize(("config", "arrays"), [("", 1), (f"{WINDOWS}}}", 0), (f'{WINDOWS},"buffering_level":"2"}}', 1)])
+@every(("config", "arrays"), [("", 1), (f"{WINDOWS}}}", 0), (f'{WINDOWS},"buffering_level":"2"}}', 1)])
 def test_temporary_arrays_are_where_results_will_be_in_programs_of_libtpu_0_0_42(config: str, arrays: int) -> None:
     # `a` is used last by `b`, before the result is made; 0.0.51 states a level of buffering and gives `a` memory of its own.
     text = f"""{HEAD}
@@ -246,9 +245,7 @@ ENTRY main {{
 LONG = "9" * 5000  # digits, more than Python makes a number of
 
 
-@pytest.mark.parametrize(
-    "config", ['[{"size":"many"}]', "[7]", '[{"memory_space":"1"}]', f'[{{"memory_space":"1","size":"{LONG}","indices":["{LONG}"]}}]']
-)
+@every("config", ['[{"size":"many"}]', "[7]", '[{"memory_space":"1"}]', f'[{{"memory_space":"1","size":"{LONG}","indices":["{LONG}"]}}]'])
 def test_a_damaged_configuration_states_nothing(config: str) -> None:
     text = PREFETCHED.replace('[{"memory_space":"1","offset":"0","size":"3000000"}]', config)
     assert (vmem(peak(text)).peak_bytes, vmem(peak(text)).scoped_bytes) == (MATRIX + 2_000_000, 2_000_000)
@@ -375,7 +372,7 @@ ENTRY main {{
     assert peak(text).temporaries == 6 * MATRIX
 
 
-@pytest.mark.parametrize(("small", "behind"), [(1, 8192), (2, 0)])
+@every(("small", "behind"), [(1, 8192), (2, 0)])
 def test_free_memory_is_as_large_as_what_was_in_it_until_its_neighbour_is_free_too(small: int, behind: int) -> None:
     # Arrays of 512 bytes take 16 KiB each, but one of 8192 bytes fits only where two of them were.
     pieces = [*(Piece(512, (0, 1)) for _ in range(small)), Piece(MATRIX, (0, 9)), Piece(8192, (2, 9))]

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from hlo_programs import SHARED
 from roofline.cli import main
 from roofline.errors import UsageError
@@ -26,12 +27,12 @@ def _possible(path: Path) -> set[str]:
     return generations(read_modules(path))[0]
 
 
-@pytest.mark.parametrize("chip", NAMES)
+@every("chip", NAMES)
 def test_a_large_product_tells_the_generation_it_was_compiled_for(chip: str) -> None:
     assert _possible(DATA / f"matmul_{chip}.hlo.gz") == {NAMES[chip]}
 
 
-@pytest.mark.parametrize(
+@every(
     ("chip", "alike"),
     [
         ("v2", {"v2", "v3"}),  # scalars in tiles of 256 words, and no memory on the chip for arrays
@@ -47,7 +48,7 @@ def test_a_sum_of_128_numbers_looks_the_same_for_some_generations(chip: str, ali
     assert _possible(DATA / f"sum_{chip}.hlo.gz") == {NAMES[name] for name in alike}
 
 
-@pytest.mark.parametrize("chip", NAMES)
+@every("chip", NAMES)
 def test_a_program_is_compared_with_the_chip_it_was_compiled_for(chip: str) -> None:
     report = rl.analyze(DATA / f"matmul_{chip}.hlo.gz")
     assert report.machine.name == MACHINES[chip]
@@ -62,7 +63,7 @@ def test_a_device_that_is_half_a_chip_is_so_in_words() -> None:
     assert "on one Google TPU v5e." in rl.analyze(DATA / "matmul_v5e.hlo.gz").summary
 
 
-@pytest.mark.parametrize("command", ["analyze", "hlo", "fusion-report", "whatif"])
+@every("command", ["analyze", "hlo", "fusion-report", "whatif"])
 def test_a_program_that_fits_several_generations_asks_for_the_chip_in_one_line(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     path = DATA / "sum_v6e.hlo.gz"
     assert main([command, str(path), *(["chip", "v6e"] if command == "whatif" else [])]) == 2
@@ -71,13 +72,13 @@ def test_a_program_that_fits_several_generations_asks_for_the_chip_in_one_line(c
     assert output.err == f"roofline: {path}: compiled for a TPU, which may be v5e, v5p or v6e: choose it with --chip v5e\n"
 
 
-@pytest.mark.parametrize("options", [["--chip", "v6e"], ["--chip", "v6e", "--link", "ici"]])
+@every("options", [["--chip", "v6e"], ["--chip", "v6e", "--link", "ici"]])
 def test_a_chosen_chip_is_not_asked_for(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", str(DATA / "sum_v6e.hlo.gz"), *options]) == 0
     assert "on one Google TPU v6e" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [["analyze", "--link", "ici"], ["hlo"], ["fusion-report"], ["check"]])
+@every("command", [["analyze", "--link", "ici"], ["hlo"], ["fusion-report"], ["check"]])
 def test_every_command_takes_the_chip_from_the_program(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     limit = ["--require", "flops > 1"] if command == ["check"] else []
     assert main([command[0], str(DATA / "matmul_v5p.hlo.gz"), *command[1:], *limit]) == 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.analysis.what_if import BF16, CANDIDATES, FP8, measured_source
 from roofline.analysis.what_if import _candidates as candidates
 
@@ -39,7 +40,7 @@ def test_best_proposes_bf16_to_products_of_several_passes_alone(tmp_path: Path, 
     assert (BF16 in candidates(recording, chip)) is is_proposed
 
 
-@pytest.mark.parametrize(("chip", "is_proposed"), [("v5e", False), ("v6e", False), ("v7x", True)])
+@every(("chip", "is_proposed"), [("v5e", False), ("v6e", False), ("v7x", True)])
 def test_best_proposes_fp8_where_it_has_a_higher_rate_alone(chip: str, is_proposed: bool) -> None:
     # A v5e has no fp8, a v6e has it at the rate of bf16, a v7x at twice that.
     recording, machine = measured_source(DATA / f"matmul_{chip}.hlo.gz", chip)

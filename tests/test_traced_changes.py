@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis.changes import change
 from roofline.analysis.changes.state import State
 from roofline.analysis.changes.traced_dimensions import Batch, SequenceLength
@@ -102,7 +103,7 @@ def growth(ops: list[Op], was: tuple[Op, ...], resource: str = "hbm") -> list[fl
     return [round(float(one.cost.known(resource)) / float(old.cost.known(resource)), 2) for one, old in zip(ops, was, strict=True)]
 
 
-@pytest.mark.parametrize(("ops", "size"), [(FUSED, 768), (EAGER, 256), (OPS[:4], 768), (OPS[1:4], 0)])
+@every(("ops", "size"), [(FUSED, 768), (EAGER, 256), (OPS[:4], 768), (OPS[1:4], 0)])
 def test_the_length_of_sequences_is_found_in_attention_in_its_scores_or_in_data(ops: tuple[Op, ...], size: int) -> None:
     assert SequenceLength(ops).size == size
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import UnitError
 from roofline.units import EXAMPLES, UNITS, parse, parse_plain, percent, plain, show
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "dimension", "value"),
     [
         ("12 GB", "B", 12e9),
@@ -35,7 +36,7 @@ def test_people_write_the_unit_with_the_value(text: str | float, dimension: str,
     assert parse(text, dimension) == value
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "dimension", "says"),
     [
         ("3 GHz", "B/s", "is in Hz, not in B/s"),

@@ -2,6 +2,7 @@
 
 import pytest
 
+from every import every
 from evidence import reviewed_program
 from hlo_programs import BIASED
 from roofline.hlo.ir import equality
@@ -21,7 +22,7 @@ def found(program: str) -> list[Avoidable]:
     return [one for op in reviewed_program(parse(program), "gpu") for one in op.avoidable]
 
 
-@pytest.mark.parametrize(("epilogue", "told"), [("DEFAULT", True), ("RELU", False), ("BIAS_GELU", False)])
+@every(("epilogue", "told"), [("DEFAULT", True), ("RELU", False), ("BIAS_GELU", False)])
 def test_products_with_an_activation_between_them_have_no_other_order(epilogue: str, told: bool) -> None:
     call = f'custom_call_target="__cublas$lt$matmul", backend_config={GEMM.replace("EPILOGUE", epilogue)}'
     program = f"""HloModule tower
@@ -37,7 +38,7 @@ ENTRY %main (x: bf16[65536,2048], b: bf16[2048,2048], c: bf16[2048,64]) -> bf16[
     assert bool([one for one in found(program) if one.kind == "product-order"]) == told
 
 
-@pytest.mark.parametrize(("data", "told"), [(64, True), (120, False)])
+@every(("data", "told"), [(64, True), (120, False)])
 def test_attention_with_heads_that_were_padded(data: int, told: bool) -> None:
     config = '{"cudnn_fmha_backend_config":{"intermediate_tensor_shape":{"dimensions":["8","16","4096","4096"]},"mask_type":"NO_MASK"}}'
     call = f'custom_call_target="__cudnn$fmhaSoftmax", backend_config={config}'
@@ -57,9 +58,7 @@ ENTRY %main (x: bf16[8,4096,16,{data}]) -> bf16[8,16,4096,128] {{
     assert factors == ([2] if told else [])
 
 
-@pytest.mark.parametrize(
-    ("start", "rows", "factor"), [(0, 1000, 2), (0, 1500, 4 / 3), (0, 2000, None), (500, 1000, 4 / 3), (1000, 1000, None)]
-)
+@every(("start", "rows", "factor"), [(0, 1000, 2), (0, 1500, 4 / 3), (0, 2000, None), (500, 1000, 4 / 3), (1000, 1000, None)])
 def test_what_is_added_to_padded_rows_by_an_update_leaves_them_padded(start: int, rows: int, factor: float | None) -> None:
     # XLA adds padded rows to others as an update of those others. What is written behind the data fills the rows up.
     program = f"""HloModule residual
@@ -79,7 +78,7 @@ ENTRY %main (x: bf16[1000,1024], new: bf16[{rows},1024], w: bf16[1024,1024]) -> 
     assert factors == ([pytest.approx(factor)] if factor else [])
 
 
-@pytest.mark.parametrize(("given_back", "less"), [("bf16[16,4096]", 4096 * 4096 * 2), ("f32[4096,4096]", None)])
+@every(("given_back", "less"), [("bf16[16,4096]", 4096 * 4096 * 2), ("f32[4096,4096]", None)])
 def test_weights_that_a_product_narrows_as_it_reads_them(given_back: str, less: int | None) -> None:
     """A Triton kernel casts them itself and reads twice the bytes; weights that the program changes are no fault."""
     program = f"""HloModule decode
@@ -119,9 +118,7 @@ ENTRY %main (x: f32[64,{length}], h: f32[64,{length}]) -> f32[64,{length}] {{
 """)
 
 
-@pytest.mark.parametrize(
-    ("length", "said"), [(16384, ""), (2 * 3 * 5 * 7, ""), (16381, "which is a prime"), (11 * 128, "the prime factor 11")]
-)
+@every(("length", "said"), [(16384, ""), (2 * 3 * 5 * 7, ""), (16381, "which is a prime"), (11 * 128, "the prime factor 11")])
 def test_lengths_of_transforms_with_a_large_prime_factor(length: int, said: str) -> None:
     told = [observed(one) for one in transformed(length, "real") if one.kind == "odd-sizes"]
     assert len(told) == (2 if said else 0)
@@ -157,7 +154,7 @@ ENTRY %main (cache: bf16[32,2048,8,128], new: bf16[32,8,ROWS,128], at: s32[]) ->
 """
 
 
-@pytest.mark.parametrize(("rows", "kernels"), [(5, 3), (1024, 2)])
+@every(("rows", "kernels"), [(5, 3), (1024, 2)])
 def test_a_cache_that_is_turned_for_a_matmul_and_back(rows: int, kernels: int) -> None:
     # The turn, a copy of what it made, and the turn back with the new rows, unless those are a large part of the cache.
     moved = [one for one in found(CACHE.replace("ROWS", str(rows))) if one.kind == "layout-copies"]
@@ -200,7 +197,7 @@ ENTRY %main (x: bf16[4096,1024], first: s32[16], end: s32[16], w: bf16[16,1024,2
     assert told == dict.fromkeys(("rows", "turned", "made"), "dense-experts")
 
 
-@pytest.mark.parametrize(
+@every(
     ("window", "made", "told"),
     [
         ("128x128", "256,4,4,256", True),
@@ -227,7 +224,7 @@ ENTRY %main (x: bf16[256,258,258,16], w: bf16[256,{size.replace("x", ",")},16]) 
     assert said == ([why] if told else [])
 
 
-@pytest.mark.parametrize(("stored", "told"), [("s8", True), ("f8e4m3fn", True), ("u8", False), ("bf16", False)])
+@every(("stored", "told"), [("s8", True), ("f8e4m3fn", True), ("u8", False), ("bf16", False)])
 def test_quantized_weights_that_are_stored_wide_before_they_are_multiplied(stored: str, told: bool) -> None:
     cast = "%wide = bf16[4096,8192]{1,0} convert(%w)" if stored != "bf16" else "%wide = bf16[4096,8192]{1,0} bitcast(%w)"
     program = f"""HloModule decode
@@ -308,9 +305,7 @@ def test_the_parts_of_a_large_result_are_not_all_compared_with_each_other(monkey
     assert len(calls) < 3 * len(taken)
 
 
-@pytest.mark.parametrize(
-    ("rows", "uses", "told"), [(2_000, "", True), (20_000, "", False), (2_000, "%norm = f32[100000,64] negate(%before)", False)]
-)
+@every(("rows", "uses", "told"), [(2_000, "", True), (20_000, "", False), (2_000, "%norm = f32[100000,64] negate(%before)", False)])
 def test_gradients_of_a_few_rows_summed_by_a_loop_update_the_whole_table(rows: int, uses: str, told: bool) -> None:
     # Four trips of 2,000 rows are 8% of 100,000; as compiled, each trip scatters into the sum.
     table, state = "f32[100000,64]{1,0}", f"(s32[], f32[100000,64]{{1,0}}, s32[{rows},1]{{1,0}}, f32[{rows},64]{{1,0}})"
@@ -357,7 +352,7 @@ ENTRY %main (table: f32[100000,64], ids: s32[{rows},1], grads: f32[{rows},64]) -
     assert all("at most 8% have a gradient" in observed(one) for one in mine)
 
 
-@pytest.mark.parametrize(("stride", "told"), [(2, True), (1, False)])
+@every(("stride", "told"), [(2, True), (1, False)])
 def test_the_gradient_of_maxima_over_windows_could_be_elementwise(stride: int, told: bool) -> None:
     # On a GPU select-and-scatter is a search for the position of each maximum, an array of zeros, and a scatter.
     maxima = 128 // stride - (stride == 1)
@@ -429,9 +424,7 @@ ENTRY %main (w: bf16[2048,512], x: bf16[4096,512]) -> bf16[4096,2048] {
     assert told.instead.known(matrix("bf16")) == 2 * 4096 * 2048 * 512
 
 
-@pytest.mark.parametrize(
-    ("change", "function", "told"), [("add", "tanh", ["h"]), ("add", "negate", ["h", "y"]), ("multiply", "tanh", ["h", "y"])]
-)
+@every(("change", "function", "told"), [("add", "tanh", ["h"]), ("add", "negate", ["h", "y"]), ("multiply", "tanh", ["h", "y"])])
 def test_xla_adds_a_bias_in_a_kernel_of_its_own_in_bf16(change: str, function: str, told: list[str]) -> None:
     # That kernel reads and writes 65536 × 256 elements of 2 bytes. tanh would move into the second product, which then gains little.
     program = parse(BIASED.replace("add(", f"{change}(").replace("tanh(", f"{function}("))
@@ -440,7 +433,7 @@ def test_xla_adds_a_bias_in_a_kernel_of_its_own_in_bf16(change: str, function: s
     assert added == {name: 2 * 2 * 65536 * 256 if (name, change) == ("h", "add") else 0 for name in told}
 
 
-@pytest.mark.parametrize(
+@every(
     ("asked", "reads", "said"),
     [
         ("jit(f)/transpose", "jit(f)/bqhd,bkhd->bhqk/dot_general", " by a transpose, for einsum 'bqhd,bkhd->bhqk' at model.py:7"),
@@ -506,7 +499,7 @@ def test_kernels_between_matmuls_of_fp32_numbers_move_half_the_bytes_in_bf16() -
     assert {name: spared[name] for name in ("before", "between", "last")} == {"before": array / 2, "between": array, "last": array / 2}
 
 
-@pytest.mark.parametrize(("between", "kept"), [(SUMMED, 4096 * 1024 * 4), (PICKED, 0)])
+@every(("between", "kept"), [(SUMMED, 4096 * 1024 * 4), (PICKED, 0)])
 def test_rows_that_are_summed_by_index_between_matmuls_stay_in_fp32(between: str, kept: int) -> None:
     program = FP32_LAYERS.replace("BETWEEN", between).replace("s32[4096,1]", "s32[2048,2]" if between == PICKED else "s32[4096,1]")
     ops = {op.name: (op, one) for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == "fp32 beside sums"}
@@ -547,9 +540,7 @@ ENTRY %main (q: bf16[4,2048,1024], k: bf16[4,2048,1024], x: bf16[16,2048]) -> bf
     ]
 
 
-@pytest.mark.parametrize(
-    ("dtype", "change", "kind"), [("c64", "multiply", "complex"), ("f32", "multiply", "fusion"), ("c64", "copy", "fusion")]
-)
+@every(("dtype", "change", "kind"), [("c64", "multiply", "complex"), ("f32", "multiply", "fusion"), ("c64", "copy", "fusion")])
 def test_kernels_that_compute_with_complex_numbers_are_told_apart(dtype: str, change: str, kind: str) -> None:
     program = f"""HloModule spectra
 ENTRY %main (x: {dtype}[512,512], y: {dtype}[512,512]) -> {dtype}[512,512] {{

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from every import every
 from evidence import reviewed_program
 from reviewed import of_shape, ops_of
 from roofline.cost import NOTHING
@@ -22,7 +23,7 @@ jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 
-@pytest.mark.parametrize("carried", [False, True])
+@every("carried", [False, True])
 def test_a_cache_that_a_scan_over_layers_gives_back_slice_by_slice(carried: bool) -> None:
     def decode(caches: Any, x: Any, at: Any) -> Any:
         def layer(x: Any, cache: Any) -> Any:
@@ -45,9 +46,7 @@ def test_a_cache_that_a_scan_over_layers_gives_back_slice_by_slice(carried: bool
         assert one.instead[HBM] < 16 * 4096 * 1024 * 2 / 100, "one position of each layer is written"
 
 
-@pytest.mark.parametrize(
-    ("take", "factor"), [(lambda scores: scores[-1], 6), (lambda scores: scores[3:], 2), (lambda scores: scores, None)]
-)
+@every(("take", "factor"), [(lambda scores: scores[-1], 6), (lambda scores: scores[3:], 2), (lambda scores: scores, None)])
 def test_scores_of_every_layer_of_which_the_last_are_used(take: Callable[[Any], Any], factor: float | None) -> None:
     def detect(weights: Any, head: Any, x: Any) -> Any:
         def layer(h: Any, w: Any) -> Any:
@@ -63,7 +62,7 @@ def test_scores_of_every_layer_of_which_the_last_are_used(take: Callable[[Any], 
     assert len([op for op, _ in found if op.category == "matmul"]) == (1 if factor else 0), "the layer itself is needed"
 
 
-@pytest.mark.parametrize(
+@every(
     ("function", "told"),
     [
         (lambda a, b: (a @ b.T)[jnp.arange(8192), jnp.arange(8192)], True),
@@ -77,7 +76,7 @@ def test_the_diagonal_of_a_product(function: Callable[..., Any], told: bool) -> 
     assert [one.factor for op in ops for one in op.avoidable if one.kind == "unused-results"] == ([8192] if told else [])
 
 
-@pytest.mark.parametrize("how", ["scan", "sum", "layers"])
+@every("how", ["scan", "sum", "layers"])
 def test_experts_whose_results_are_weighted_one_after_another(how: str) -> None:
     def mixture(x: Any, router: Any, up: Any, down: Any) -> Any:
         top, chosen = jax.lax.top_k((x @ router).astype("float32"), 2)
@@ -102,7 +101,7 @@ def test_experts_whose_results_are_weighted_one_after_another(how: str) -> None:
     assert factors == {"scan": [8] * 2, "sum": [8] * 32, "layers": []}[how]
 
 
-@pytest.mark.parametrize("gathered", [False, True])
+@every("gathered", [False, True])
 def test_the_gradients_of_repeated_rows_could_be_added_up_first(gathered: bool) -> None:
     def loss(weights: Any, x: Any, other: Any, ids: Any) -> Any:
         h = jnp.tanh(x @ weights["own"])
@@ -147,13 +146,13 @@ ENTRY %main (w: bf16[4,8192,8192], x: bf16[ROWS,8192]) -> bf16[ROWS,8192] {
 """
 
 
-@pytest.mark.parametrize(("rows", "names"), [(1, ["dot", "wrapped_slice"]), (1024, [])])
+@every(("rows", "names"), [(1, ["dot", "wrapped_slice"]), (1024, [])])
 def test_weights_that_are_cut_out_for_a_few_rows_are_read_for_them_too(rows: int, names: list[str]) -> None:
     ops = reviewed_program(parse(LOOKED_UP.replace("ROWS", str(rows))), "gpu")
     assert sorted(op.name for op in ops if any(one.kind == "low-batch" for one in op.avoidable)) == names
 
 
-@pytest.mark.parametrize(("window", "same"), [("size=3x3 pad=1_1x1_1", True), ("size=3x3 pad=1_1x1_1 rhs_reversal=1x1", False)])
+@every(("window", "same"), [("size=3x3 pad=1_1x1_1", True), ("size=3x3 pad=1_1x1_1 rhs_reversal=1x1", False)])
 def test_a_convolution_that_two_programs_compute(window: str, same: bool) -> None:
     program = """HloModule one
 ENTRY %main (x: bf16[8,56,56,64], w: bf16[64,3,3,64]) -> bf16[8,56,56,64] {
@@ -188,7 +187,7 @@ def test_arrays_that_are_interleaved_are_no_padding_and_do_not_stream() -> None:
     assert any(op.operation == Streamed(kind="interleaved") for op in ops)
 
 
-@pytest.mark.parametrize(("levels", "kind"), [(1, "fusion"), (2, "interleaved")])
+@every(("levels", "kind"), [(1, "fusion"), (2, "interleaved")])
 def test_a_kernel_of_several_levels_of_a_scan_over_pairs_does_not_stream(levels: int, kind: str) -> None:
     def paired(x: Any) -> Any:
         for _ in range(levels):
@@ -199,7 +198,7 @@ def test_a_kernel_of_several_levels_of_a_scan_over_pairs_does_not_stream(levels:
     assert op.operation == Streamed(kind=kind)
 
 
-@pytest.mark.parametrize(("shift", "factor"), [(512, None), (256, 4 / 3), (0, 2)])
+@every(("shift", "factor"), [(512, None), (256, 4 / 3), (0, 2)])
 def test_parts_that_are_padded_on_opposite_sides_and_added_fill_an_array(shift: int, factor: float | None) -> None:
     # As in the gradient of rotary embeddings: each half is padded to the whole. Of 1024 columns 512 are data where both begin at 0,
     # 768 where the second begins at 256, and all where it begins at 512.
@@ -233,7 +232,7 @@ def test_a_token_that_is_sent_to_two_experts_is_not_multiplied_twice_by_one() ->
         assert op.label.endswith("ragged dot {}×{}×{} in 8 groups bf16".format(*sizes))
 
 
-@pytest.mark.parametrize("scanned", [False, True])
+@every("scanned", [False, True])
 def test_a_causal_mask_that_is_made_once_before_a_loop_over_layers(scanned: bool) -> None:
     def layer(x: Any, w: Any) -> Any:
         heads = (x @ w).reshape(4, 512, 8, 64)
@@ -264,7 +263,7 @@ def accumulated(weight: Any, batches: Any, is_cast_before: bool) -> Any:
     return jax.lax.scan(add, jnp.zeros(weight.shape[1], "bfloat16"), batches)[0]
 
 
-@pytest.mark.parametrize("is_cast_before", [False, True])
+@every("is_cast_before", [False, True])
 def test_what_every_trip_of_a_loop_computes_anew(is_cast_before: bool) -> None:
     args = of_shape(4096, 8192, dtype="float32"), of_shape(4, 512, 4096)
     # Computed weights: those that are arguments could be stored in the narrow format.
@@ -296,7 +295,7 @@ def test_activations_that_a_scan_over_layers_stacks_for_its_backward_pass() -> N
     assert not any(op.cost.known("matrix/bf16") for op in told)
 
 
-@pytest.mark.parametrize(("layers", "how"), [(6, {"unroll": True}), (200, {})])
+@every(("layers", "how"), [(6, {"unroll": True}), (200, {})])
 def test_unrolled_scans_and_long_ones_stack_nothing_in_vain(layers: int, how: dict[str, Any]) -> None:
     assert not [one for op in trained(layers, **how) for one in op.avoidable if one.group == "activations"]
 
@@ -328,12 +327,12 @@ def test_gradients_of_weights_that_a_recurrent_loop_adds_up_need_one_product_aft
     assert (instead["matrix/bf16"], instead[HBM]) == (2 * 64 * 1024**2, 2 * 2 * 2 * 64 * 1024 + 2 * 1024**2 // 64)
 
 
-@pytest.mark.parametrize("rows", [512, 1024])
+@every("rows", [512, 1024])
 def test_a_recurrent_loop_with_many_rows_may_add_up_its_gradients(rows: int) -> None:
     assert not [one for op in recurrent_gradients(rows) for one in op.avoidable if one.group == "carried"]
 
 
-@pytest.mark.parametrize(("before", "groups"), [(False, {"carried": 1, "loop": 3}), (True, {"carried": 1})])
+@every(("before", "groups"), [(False, {"carried": 1, "loop": 3}), (True, {"carried": 1})])
 def test_gradients_of_inputs_that_a_loop_multiplies_belong_to_the_product_before_it(before: bool, groups: dict[str, int]) -> None:
     def loss(w: Any, inputs: Any, xs: Any) -> Any:
         rows = xs @ inputs if before else xs
@@ -348,7 +347,7 @@ def test_gradients_of_inputs_that_a_loop_multiplies_belong_to_the_product_before
     assert {name: [one.group for one in told].count(name) for name in {one.group for one in told}} == groups
 
 
-@pytest.mark.parametrize("fed_back", [False, True])
+@every("fed_back", [False, True])
 def test_a_product_for_stacked_results_alone_belongs_after_the_loop(fed_back: bool) -> None:
     def outputs(w: Any, head: Any, xs: Any) -> Any:
         def step(h: Any, x: Any) -> Any:
@@ -363,7 +362,7 @@ def test_a_product_for_stacked_results_alone_belongs_after_the_loop(fed_back: bo
     assert len(told) == (not fed_back)
 
 
-@pytest.mark.parametrize(
+@every(
     ("returned", "new", "count"),
     [("cache", 1, 2), ("cache", 32, 0), ("row", 1, 0)],
 )
@@ -385,7 +384,7 @@ def test_a_carried_array_that_is_stacked_in_full_although_little_of_it_changes(r
     assert sum(float(op.cost.known(HBM)) for op in told) == pytest.approx((2 + 1) * 16 * 256 * 4096 * 2 if told else 0, rel=0.01)
 
 
-@pytest.mark.parametrize(
+@every(
     ("how", "is_told"),
     [
         (lambda a, b, h: a * h + b, True),
@@ -436,7 +435,7 @@ def beams(how: str) -> Any:
     return lambda cache, keys, orders: jax.lax.scan(step, cache, (jnp.arange(8) + 256, keys, orders))[0]
 
 
-@pytest.mark.parametrize(("how", "told"), [("whole", True), ("updated in a loop", True), ("new positions", False), ("shuffled", False)])
+@every(("how", "told"), [("whole", True), ("updated in a loop", True), ("new positions", False), ("shuffled", False)])
 def test_a_cache_that_a_loop_reorders_in_every_iteration(how: str, told: bool) -> None:
     args = of_shape(2, 64, 512, 128), of_shape(8, 64, 128), of_shape(8, 64, dtype="int32")
     found = [(op, one) for op in ops_of(beams(how), *args) for one in op.avoidable if one.group == "reordered in a loop"]
@@ -447,7 +446,7 @@ def test_a_cache_that_a_loop_reorders_in_every_iteration(how: str, told: bool) -
         assert saved == 8 * 2 * 2 * 64 * 512 * 128 * 2  # 8 iterations read and write all of it in bf16
 
 
-@pytest.mark.parametrize(("layers", "told"), [(6, True), (200, False)])
+@every(("layers", "told"), [(6, True), (200, False)])
 def test_what_a_scan_over_few_layers_computes_again_could_be_stored_if_it_were_unrolled(layers: int, told: bool) -> None:
     def layer(x: Any, w: Any) -> Any:
         return x + jax.nn.gelu(x @ w[0]) @ w[1].T, None

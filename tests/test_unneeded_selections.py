@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from every import every
 from evidence import reviewed_program
 from reviewed import of_shape, ops_of
 from roofline.hlo.read import parse
@@ -84,7 +85,7 @@ ENTRY"""
     assert float(op.cost[HBM] - found.instead[HBM]) == CACHE * (1 - 1 / POSITIONS)  # it need not write the cache
 
 
-@pytest.mark.parametrize(
+@every(
     "program",
     [
         cached(direction="LE"),  # all positions up to an index
@@ -92,7 +93,6 @@ ENTRY"""
         cached(returned="%scaled"),  # the caller gets another array
         cached(more="old"),  # the old values are read afterwards
     ],
-    ids=["range", "whole", "inner", "kept"],
 )
 def test_a_select_that_changes_more_or_keeps_the_old_array_is_no_update(program: str) -> None:
     assert reviewed(program, "selected") == []
@@ -134,7 +134,7 @@ ENTRY %main (x: {cache}, y: {cache}) -> {state} {{
 """
 
 
-@pytest.mark.parametrize(("place", "told"), [(1, True), (2, False)])
+@every(("place", "told"), [(1, True), (2, False)])
 def test_in_a_loop_only_the_part_of_the_state_that_the_select_hands_on_is_updated(place: int, told: bool) -> None:
     assert [op.name for op, _ in reviewed(looped(place), "selected")] == (["chosen"] if told else [])
 
@@ -174,7 +174,7 @@ def test_matrices_of_a_batch_that_are_only_added_up_could_be_one_product() -> No
     assert second.instead[HBM] == summed + written / 128
 
 
-@pytest.mark.parametrize(
+@every(
     "program",
     [
         batched(name="jit(step)/vmap(transpose(jvp()))/dot_general"),  # the compiler split the depth of one product
@@ -183,7 +183,6 @@ def test_matrices_of_a_batch_that_are_only_added_up_could_be_one_product() -> No
         batched(dimensions="{0,1}", made="f32[512]"),
         batched(result="%each"),  # each matrix is a result too
     ],
-    ids=["split", "nameless", "rows", "both", "kept"],
 )
 def test_products_that_were_split_or_are_needed_for_each_member_stay_batched(program: str) -> None:
     assert reviewed(program, "batch") == []
@@ -223,7 +222,7 @@ ENTRY %main (number: s32[], x: f32[4096,1024], w: f32[1024,1024]) -> (f32[], f32
 """
 
 
-@pytest.mark.parametrize("direction", ["EQ", "NE"])
+@every("direction", ["EQ", "NE"])
 def test_what_only_every_16th_step_uses_could_be_conditional_with_its_gradients(direction: str) -> None:
     found = reviewed(penalized(direction=direction), "condition")
     assert {"slope", "penalty", "back", "gradient"} <= {op.name for op, _ in found}
@@ -238,7 +237,7 @@ def test_what_is_not_zero_in_the_other_steps_is_used_in_all() -> None:
     assert "penalty" in found
 
 
-@pytest.mark.parametrize("program", [penalized(compared="%number"), penalized(other="%one", linear="add(%weighted, %slope)")])
+@every("program", [penalized(compared="%number"), penalized(other="%one", linear="add(%weighted, %slope)")])
 def test_a_step_of_unknown_frequency_or_another_value_in_its_place_is_no_waste_of_products(program: str) -> None:
     found = {op.name for op, _ in reviewed(program, "condition")}
     assert {"slope", "gradient"}.isdisjoint(found)
@@ -289,7 +288,7 @@ def test_sorts_that_only_find_which_elements_to_keep_could_be_a_bisection() -> N
     assert [one.besides[HBM] for op, one in found if op.name == "sorted"] == [24 * 64 * 4096 * 4]
 
 
-@pytest.mark.parametrize(
+@every(
     "program",
     [
         sampled(axis=0),  # not the order of a row
@@ -297,22 +296,20 @@ def test_sorts_that_only_find_which_elements_to_keep_could_be_a_bisection() -> N
         sampled(made="select(%is, %scores, %least)"),  # other values of the same ranks
         sampled(also="%scores"),  # the sorted row is a result too
     ],
-    ids=["axis", "order", "values", "kept"],
 )
 def test_sorts_into_another_order_or_with_sorted_results_are_needed(program: str) -> None:
     assert reviewed(program, "masked") == []
 
 
-@pytest.mark.parametrize(
+@every(
     "chosen",
     [
         lambda is_due, penalty: jnp.where(is_due, penalty, 0.0),
         lambda is_due, penalty: jnp.where(is_due, 1.0, 0.0) * penalty,
         lambda is_due, penalty: is_due * penalty,
     ],
-    ids=["select", "weight", "predicate"],
 )
-@pytest.mark.parametrize("every", [10, 64])
+@every("every", [10, 64])
 def test_a_penalty_of_few_steps_is_found_before_the_compiler_sees_it(chosen: Callable[[Any, Any], Any], every: int) -> None:
     def step(number: Any, w: Any, x: Any) -> Any:
         def loss(w: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.cli import main
 
 TABLE = "name,time,hbm,matrix/bf16\ncopy,14,100,5\n"
@@ -37,7 +38,7 @@ def test_without_a_home_folder_inputs_are_read_and_the_cache_says_what_to_set(ho
 CLOSED = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, '-m', 'roofline', *sys.argv[1:]])"
 
 
-@pytest.mark.parametrize(("words", "status"), [(["op", "matmul", "8", "8", "8"], 0), (["chips", "h200", "--json", "-"], 1)])
+@every(("words", "status"), [(["op", "matmul", "8", "8", "8"], 0), (["chips", "h200", "--json", "-"], 1)])
 def test_a_closed_standard_output_is_no_traceback(words: list[str], status: int) -> None:
     ended = subprocess.run([sys.executable, "-c", CLOSED, *words], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     assert ended.returncode == status

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import roofline as rl
+from every import every
 from roofline.analysis import assemble
 from roofline.analysis.acceptance import Validation
 from roofline.cli import main
@@ -128,7 +129,7 @@ def with_ops(report: Report, change: Callable[[OpInfo], OpInfo]) -> Report:
     return replace(report, ops=tuple(change(op) for op in report.ops))
 
 
-@pytest.mark.parametrize("name", CLEAN)
+@every("name", CLEAN)
 def test_clean_captures_pass(name: str) -> None:
     found = rl.validate(DATA / name)
     assert found.holds, [problem.message for check in found.failed for problem in check.problems]
@@ -199,7 +200,7 @@ def test_a_wrong_unit(scan: Recording, h200: Machine) -> None:
     assert "unit" in wrong(rl.validate(renamed))
 
 
-@pytest.mark.parametrize("factor", [THOUSAND, 1 / THOUSAND])
+@every("factor", [THOUSAND, 1 / THOUSAND])
 def test_times_of_another_unit(scan: Recording, h200: Machine, factor: float) -> None:
     def longer(op: Op) -> Op:
         return replace(op, time_s=(op.time_s or 0) * factor, self_time_s=(op.self_time_s or 0) * factor)
@@ -255,7 +256,7 @@ def timed_steps(busy_ms: list[float], ops_ms: list[float]) -> Recording:
     return Recording(workload=Workload((op,)), format="table", steps=steps, coverage=Coverage(busy_s=busy, attributed_s=busy))
 
 
-@pytest.mark.parametrize(
+@every(
     ("busy", "ops", "holds"),
     [
         ([10.0, 10.2, 10.1], [10.0, 10.2, 10.1], True),
@@ -486,7 +487,7 @@ def test_counts_of_products_with_little_time_and_most_of_the_work_are_checked(h2
     assert "FLOP" in wrong(rl.validate(scaled(clean, lambda resource: 1.25 if resource.is_compute else 1), h200))
 
 
-@pytest.mark.parametrize("usual", [1.2, 3.0])
+@every("usual", [1.2, 3.0])
 def test_everything_far_too_fast_is_the_clock_however_slow_ops_are(usual: float, h200: Machine) -> None:
     # At a third of their rate, times a thousandth of the true ones are 333 times too fast: more than any cache or count explains.
     found = rl.validate(copies(*[usual * 1e-6] * 10, product_s=2e-8), h200)
@@ -500,7 +501,7 @@ def test_one_slow_kernel_of_two_is_no_wrong_clock(h200: Machine) -> None:
     assert "slow kernels" in problem.message
 
 
-@pytest.mark.parametrize(("milliseconds", "holds"), [(30, True), (80, True), (200, False)])
+@every(("milliseconds", "holds"), [(30, True), (80, True), (200, False)])
 def test_estimated_rates_of_a_cpu_allow_three_times_as_much_and_the_check_says_so(milliseconds: float, holds: bool) -> None:
     op = Op(name="copy", cost=rl.Cost.of({"hbm": 1e9}), time_s=milliseconds / 1e3)  # 10 ms, or 13 at 75% of the rate
     cpu = replace(Machine.of("cpu", {}).override({"hbm": 100e9}, provenance="derived"), kind="cpu")

@@ -139,6 +139,7 @@ def test_show_opens_the_page_in_a_browser(report: rl.Report, monkeypatch: pytest
         assert page.read().startswith(b"<!doctype html>")
 
 
+@pytest.mark.slow
 def test_ipython_shows_a_report_as_its_page() -> None:
     pytest.importorskip("IPython")
     program = """

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline import analyze
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_steps import host_wait_s
@@ -252,7 +253,7 @@ def test_errors_add_up_within_a_family_and_not_between_families() -> None:
     assert other == pytest.approx((0.02**0.5, 0.02**0.5))
 
 
-@pytest.mark.parametrize(
+@every(
     ("path", "words", "measured_ms"),
     [  # average steps of profiles after the change
         (TRAIN, "scale batch=x4", 58.64),
@@ -308,7 +309,7 @@ def test_a_size_that_is_no_whole_number_is_refused() -> None:
         what_if(MLP, "scale batch=x1/3")
 
 
-@pytest.mark.parametrize(("waits", "expected_s"), [((1e-3, 1e-3, 1e-3), 4e-3), ((1e-3, 0.0, 0.0), 3e-3), ((1e-3, 1e-3, 0.0, 0.0), 3e-3)])
+@every(("waits", "expected_s"), [((1e-3, 1e-3, 1e-3), 4e-3), ((1e-3, 0.0, 0.0), 3e-3), ((1e-3, 1e-3, 0.0, 0.0), 3e-3)])
 def test_only_where_most_later_steps_wait_for_dispatch_the_host_decides_how_short_a_step_can_be(waits, expected_s: float) -> None:
     count = len(waits)
     parts = tuple(Share(key=key, count=1, time_s=1.5e-3) for key in range(count))
@@ -366,7 +367,7 @@ def test_a_change_that_does_not_apply_says_so() -> None:
     assert any("donate" in note for note in report.input.notes)
 
 
-@pytest.mark.parametrize(
+@every(
     ("words", "said"),
     [
         ("scale batch", "factor must be a number"),
@@ -905,7 +906,7 @@ def test_without_scopes_of_layers_the_whole_forward_pass_is_computed_again() -> 
     assert any("no layers" in note for note in state.notes)
 
 
-@pytest.mark.parametrize(("after_s", "said"), [(0.9e-3, ", within the uncertainty of the prediction"), (0.5e-3, "")])
+@every(("after_s", "said"), [(0.9e-3, ", within the uncertainty of the prediction"), (0.5e-3, "")])
 def test_a_change_within_its_bounds_is_said_to_be_no_certain_one(after_s: float, said: str) -> None:
     expected = Expected(time_s=after_s, low_s=0.8 * after_s, high_s=1.3 * after_s)
     point = Point(scope="average", time_s=after_s, before_s=1e-3, infeed_outfeed=True, expected=expected)
@@ -951,7 +952,7 @@ ENTRY %main (xs: bf16[32,4,64], w: bf16[64,128], i: s32[]) -> bf16[4,128] {
 """
 
 
-@pytest.mark.parametrize("start", ["fusion-start(%xs, %i), kind=kLoop, calls=%cut", "async-start(%xs, %i), calls=%wrapped"])
+@every("start", ["fusion-start(%xs, %i), kind=kLoop, calls=%cut", "async-start(%xs, %i), calls=%wrapped"])
 def test_a_dimension_is_followed_through_asynchronous_kernels(start: str) -> None:
     text = ASYNC.replace("fusion-start(%xs, %i), kind=kLoop, calls=%cut", start)
     written = text.replace("fusion-done", "async-done") if "async" in start else text

@@ -2,6 +2,7 @@
 
 import pytest
 
+from every import every
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
@@ -59,8 +60,8 @@ def grown(module: HloModule, times: int, *names: str) -> HloModule:
     return module
 
 
-@pytest.mark.parametrize("call", ["forward", "backward"])
-@pytest.mark.parametrize("mask", ["NO_MASK", "CAUSAL"])
+@every("call", ["forward", "backward"])
+@every("mask", ["NO_MASK", "CAUSAL"])
 def test_four_times_the_pairs_of_twice_the_queries_and_keys(mask: str, call: str) -> None:
     before = program(mask)
     alone, batch = arithmetic(before, call), arithmetic(grown(before, 2, "q[0]"), call)

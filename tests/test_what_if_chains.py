@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from every import every
 from roofline.analysis.changes import change
 from roofline.analysis.changes.fuse import fused_s, instructions
 from roofline.analysis.changes.state import State
@@ -182,7 +183,7 @@ ENTRY %main (x: bf16[4096,4096]) -> (bf16[4096,4096], bf16[4096,4096]) {{
     assert sum(float(op.cost.known("hbm")) for op in state.ops) == 3 * LARGE
 
 
-@pytest.mark.parametrize(("opcode", "written"), [("exponential", 0), ("tanh", LARGE)])
+@every(("opcode", "written"), [("exponential", 0), ("tanh", LARGE)])
 def test_a_cheap_value_is_computed_again_rather_than_stored_for_a_kernel_that_cannot_join(opcode: str, written: int) -> None:
     """As the exponentials of a softmax whose rows are summed in two steps: the last kernel reads what they are made of."""
     root = "  ROOT %third = bf16[4096,4096]{1,0} fusion(%first, %second), kind=kLoop, calls=%div_body"
@@ -452,7 +453,7 @@ def test_of_one_row_xla_multiplies_small_weights_element_by_element_and_adds_up(
 
 
 # Chains in profiles of an H200: gigabytes and microseconds of parts with special functions, of others, and of a norm.
-@pytest.mark.parametrize(
+@every(
     ("functions", "plain", "norm", "moved", "measured_us"),
     [
         ([(1.611, 588)], [(2.416, 552), (2.013, 502)], (1.611, 401), 2.819, 865),
@@ -494,7 +495,7 @@ ADD = program("add", 160.6, 2)
 SHIFT = program("shift", 160.5, 2)
 
 
-@pytest.mark.parametrize(
+@every(
     ("parts", "micros"),
     [
         ((NORM, GELU, DROPOUT, ADD), 262.8),

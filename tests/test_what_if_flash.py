@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from every import every
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_times import HELD, slowed
 from roofline.analysis.changes.state import State
@@ -77,7 +78,7 @@ def test_attention_has_the_sizes_that_other_changes_leave(scaled: str, heads: in
     assert (attention.heads, attention.size, attention.queries) == (heads, size, 512)
 
 
-@pytest.mark.parametrize(  # kernels of cuDNN 9 in profiles of training
+@every(  # kernels of cuDNN 9 in profiles of training
     ("heads", "tokens", "size", "causal", "measured_us"),
     [(512, 512, 64, False, 335), (96, 1024, 128, True, 232), (96, 2048, 128, True, 704)],
 )

@@ -163,25 +163,27 @@ IMAGED = {"table": of_shape(512, WIDTH), "patch": of_shape(4, 4, 3, WIDTH), "lay
 KEY = of_shape(2, dtype="uint32")
 
 
-@pytest.mark.parametrize(("dimension", "times"), [("batch", 2), ("sequence", 0.5)])
+PROGRAMS = [
+    (trained, lambda batch, length: (state(), tokens(batch, length + 1))),
+    (decoded_in_a_loop, lambda batch, length: (STACK, *caches(batch, length, LAYERS))),
+    (with_a_mask, lambda batch, length: (MASKED, of_shape(1, length, length), tokens(batch, length))),
+    (recurrence, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH, WIDTH), of_shape(length, batch, WIDTH))),
+    (scored, lambda batch, length: (of_shape(4096, WIDTH), of_shape(WIDTH, WIDTH), tokens(batch, length), of_shape(batch, dtype="float32"))),
+]
+MORE_PROGRAMS = [
+    (trained_with_dropout, lambda batch, length: (KEY, state(), tokens(batch, length + 1))),
+    (trained_with_positions, lambda batch, length: (of_shape(length, dtype="int32"), state(), tokens(batch, length + 1))),
+    (decoded_layer_by_layer, lambda batch, length: (caches(batch, length, LAYERS)[0], STACK, *caches(batch, length)[1:])),
+    (decoded_with_narrow_weights, lambda batch, length: (NARROW, SCALES, *caches(batch, length))),
+    (accumulated, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH), of_shape(4, batch, length, WIDTH))),
+    (of_images, lambda batch, length: (IMAGED, KEY, of_shape(batch, 64, 64, 3), tokens(batch, length))),
+]
+DIMENSIONS = [("batch", 2), ("sequence", 0.5)]
+
+
+@pytest.mark.parametrize(("dimension", "times"), DIMENSIONS)
 @pytest.mark.parametrize(
-    ("function", "args"),
-    [
-        (trained, lambda batch, length: (state(), tokens(batch, length + 1))),
-        (trained_with_dropout, lambda batch, length: (KEY, state(), tokens(batch, length + 1))),
-        (trained_with_positions, lambda batch, length: (of_shape(length, dtype="int32"), state(), tokens(batch, length + 1))),
-        (decoded_in_a_loop, lambda batch, length: (STACK, *caches(batch, length, LAYERS))),
-        (decoded_layer_by_layer, lambda batch, length: (caches(batch, length, LAYERS)[0], STACK, *caches(batch, length)[1:])),
-        (decoded_with_narrow_weights, lambda batch, length: (NARROW, SCALES, *caches(batch, length))),
-        (with_a_mask, lambda batch, length: (MASKED, of_shape(1, length, length), tokens(batch, length))),
-        (recurrence, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH, WIDTH), of_shape(length, batch, WIDTH))),
-        (accumulated, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH), of_shape(4, batch, length, WIDTH))),
-        (
-            scored,
-            lambda batch, length: (of_shape(4096, WIDTH), of_shape(WIDTH, WIDTH), tokens(batch, length), of_shape(batch, dtype="float32")),
-        ),
-        (of_images, lambda batch, length: (IMAGED, KEY, of_shape(batch, 64, 64, 3), tokens(batch, length))),
-    ],
+    ("function", "args"), [*PROGRAMS, *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_PROGRAMS)]
 )
 def test_data_are_told_from_all_else(function: Any, args: Any, dimension: str, times: float, tmp_path: Path) -> None:
     batch, length = 8, 256

@@ -92,7 +92,7 @@ def work(report: Report) -> tuple[float, float]:
         pytest.param(causal, 1, id="grouped queries"),
         pytest.param(encoder, 1, id="no mask"),
         pytest.param(recomputed(causal), 2, id="recomputed"),
-        pytest.param(products_kept(causal), 1, id="products kept"),
+        pytest.param(products_kept(causal), 1, id="products kept", marks=pytest.mark.slow),
     ],
 )
 def test_scores_that_a_loop_keeps_for_its_gradients_go_with_one_attention_kernel(layer: Layer, forward: int, tmp_path: Path) -> None:
@@ -126,8 +126,8 @@ def test_heads_that_share_keys_read_those_once(tmp_path: Path) -> None:
     ("layer", "after"),
     [
         pytest.param(causal, recomputed(causal), id="grouped queries"),
-        pytest.param(encoder, recomputed(encoder), id="no mask"),
-        pytest.param(products_kept(causal), recomputed(causal), id="products kept"),
+        pytest.param(encoder, recomputed(encoder), id="no mask", marks=pytest.mark.slow),
+        pytest.param(products_kept(causal), recomputed(causal), id="products kept", marks=pytest.mark.slow),
     ],
 )
 def test_a_loop_that_keeps_the_inputs_of_layers_alone_does_what_one_compiled_for_it_does(
@@ -141,7 +141,7 @@ def test_a_loop_that_keeps_the_inputs_of_layers_alone_does_what_one_compiled_for
     assert work(before)[1] > work(predicted)[1], "and what they kept is neither stored nor read"
 
 
-@pytest.mark.parametrize("layer", [pytest.param(causal, id="grouped queries"), pytest.param(encoder, id="no mask")])
+@pytest.mark.parametrize("layer", [pytest.param(causal, id="grouped queries"), pytest.param(encoder, id="no mask", marks=pytest.mark.slow)])
 def test_a_loop_that_computes_nothing_again_keeps_what_its_gradients_need(layer: Layer, tmp_path: Path) -> None:
     predicted = what_if(compiled(recomputed(layer), tmp_path), "remat off", "h200")
     wanted = analyze(compiled(layer, tmp_path), "h200")
@@ -160,6 +160,7 @@ def test_a_loop_that_keeps_only_the_inputs_of_its_layers_stays(tmp_path: Path) -
     assert any("keeps only their inputs" in note for note in predicted.input.notes)
 
 
+@pytest.mark.slow
 def test_a_loop_over_loops_is_not_said_to_keep_only_the_inputs_of_its_layers(tmp_path: Path) -> None:
     def twice(x: Any, p: dict[str, Any]) -> Any:
         return jax.lax.scan(lambda x, _: (encoder(x, p), None), x, None, length=2)[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
 from roofline.cli.completion import _parser
@@ -19,7 +20,7 @@ from roofline.cli.plot import FIGURES
 DATA = Path(__file__).parent / "data"
 TABLE = "name,step,device,time,hbm,matrix/bf16\ncopy,1,0,14,100,5\n"
 PROGRAM = "HloModule m\nENTRY e {\n  p = f32[2]{0} parameter(0)\n  ROOT x = f32[2]{0} add(p, p)\n}\n"
-NUMBERS = ("-1", "nan", "inf", "-inf", "1e400", "1e200", "0", "99999999999999999999999", "1.5", "abc", "²", "", "--")
+NUMBERS = ("-1", "nan", "1e400", "0", "99999999999999999999999", "")
 SOME = ("0", "--")
 # Commands that answer, the figures of which are then exchanged for wrong ones.
 COMMAND_LINES = {
@@ -107,7 +108,7 @@ def test_wrong_numbers_for_every_option(line: str, capsys: pytest.CaptureFixture
 
 
 # Values that no type, choice or grammar of an option takes.
-WRONG = ("nonsense!", "1e", "--5", "=", "=1", "a=b=c", "\0", "\ud800", "9" * 5000, "∞∞", "1;2", "{}", "[1]")
+WRONG = ("nonsense!", "--5", "=1", "\0", "9" * 5000)
 # Options whose values are free: any name, and files that are written or read.
 FREE = (
     "--cache",
@@ -149,15 +150,15 @@ def test_a_wrong_value_of_any_option_is_a_usage_error_in_one_line(line: str, opt
         assert (status, said.count("\n")) == (2, 1), (given, status, said)
 
 
-@pytest.mark.parametrize("words", [["analyze", "missing.csv"], ["analyze", "ops.csv", "--counters", "missing.csv"], ["hlo", "missing.hlo"]])
+@every("words", [["analyze", "missing.csv"], ["analyze", "ops.csv", "--counters", "missing.csv"], ["hlo", "missing.hlo"]])
 def test_a_missing_file_is_an_error_and_no_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 1
     assert capsys.readouterr().err.count("\n") == 1
     assert main(["op", "matmul", "8", "8", "8", "--chip", "./missing.toml"]) == 1
 
 
-@pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] == "op"])
-@pytest.mark.parametrize("value", NUMBERS)
+@every("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] == "op"])
+@every("value", NUMBERS)
 def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line)
     for place in range(2, len(words)):
@@ -220,8 +221,8 @@ READERS = {
 }
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("content", CONTENTS)
+@every("reader", READERS)
+@every("content", CONTENTS)
 def test_files_that_are_not_what_they_seem(reader: str, content: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     # Parquet is read in a process of its own, whatever it is called.
     for extension in ("parquet",) if content == "Parquet" else EXTENSIONS:
@@ -230,8 +231,8 @@ def test_files_that_are_not_what_they_seem(reader: str, content: str, folder: Pa
         one_line(capsys, shlex.split(READERS[reader].format(path, path)))
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("path", ["/dev/null", "missing/ops.csv", ".", "ops\x1b.csv", "gs://nowhere/x.xplane.pb", "sample:nonsense"])
+@every("reader", READERS)
+@every("path", ["/dev/null", "missing/ops.csv", ".", "ops\x1b.csv", "gs://nowhere/x.xplane.pb", "sample:nonsense"])
 def test_paths_that_cannot_be_read(reader: str, path: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = [word.format(path, path) for word in READERS[reader].split(" ")]
     one_line(capsys, words, refused=reader not in ("lint", "chip") and path != ".")
@@ -255,7 +256,7 @@ def test_a_folder_that_vanishes_while_it_is_read_is_left_out(
 
 
 @pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] not in (*ACTING, "completion", "plot")])
-@pytest.mark.parametrize("option", ["--json", "--csv", "--parquet", "-o"])
+@pytest.mark.parametrize("option", ["--json", "-o"])
 def test_output_into_a_missing_folder(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line)
     if any(option in action.option_strings for action in _parser(words[0], words[1:])._actions):

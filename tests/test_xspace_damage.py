@@ -5,9 +5,10 @@ import random
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import SourceError
 from roofline.hlo.read.wire import fields
 from roofline.machines.detection import machine_for
@@ -87,7 +88,6 @@ def test_salvage_keeps_the_events_before_the_cut() -> None:
         assert "truncated after" in rows.notes[0]
 
 
-@settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2000), st.integers(0, 255)), min_size=1, max_size=4), st.booleans())
 def test_flipped_bytes_give_tables_or_a_source_error(flips: list[tuple[int, int]], salvage: bool) -> None:
     data = bytearray(sample())
@@ -99,7 +99,6 @@ def test_flipped_bytes_give_tables_or_a_source_error(flips: list[tuple[int, int]
         assert str(error).startswith("toy.pb: ")  # noqa: PT017
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=300), st.booleans())
 def test_any_bytes_give_tables_or_a_source_error(data: bytes, salvage: bool) -> None:
     try:
@@ -113,7 +112,7 @@ def damaged(event: bytes, line: bytes = b"") -> bytes:
     return bytes_field(1, bytes_field(2, b"/device:X:0") + bytes_field(3, bytes_field(2, b"ops") + bytes_field(4, event) + line))
 
 
-@pytest.mark.parametrize(
+@every(
     ("data", "what"),
     [
         (damaged(number_field(3, -1)), "a negative duration or count"),
@@ -184,7 +183,7 @@ def test_a_bad_plane_does_not_hide_the_next_when_salvaging() -> None:
         assert [plane.name for plane in opened.planes] == ["broken", "/device:GPU:0", "/host:metadata"]
 
 
-@pytest.mark.parametrize("data", [b"name,time\nmatmul,3\n", b'{"ops": []}', b"\x89PNG\r\n\x1a\n", b"\xff" * 64, b"\0" * 64])
+@every("data", [b"name,time\nmatmul,3\n", b'{"ops": []}', b"\x89PNG\r\n\x1a\n", b"\xff" * 64, b"\0" * 64])
 def test_other_files_are_no_profiles(data: bytes) -> None:
     assert not sniff(data)
     with pytest.raises(SourceError, match="toy: not an XSpace profile"):

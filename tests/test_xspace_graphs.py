@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read.proto import parse_proto
@@ -329,7 +330,7 @@ def means(name: str) -> dict[str, Op]:
     return {op.name: op for op in read(DATA / f"{name}.xplane.pb.gz").workload if op.module.startswith("jit_step")}
 
 
-@pytest.mark.parametrize("name", ["jax_switch", "jax_nested", "jax_graphs", "jax_attention"])
+@every("name", ["jax_switch", "jax_nested", "jax_graphs", "jax_attention"])
 def test_with_graphs_and_without_operations_ran_as_often_and_as_long(name: str) -> None:
     # The same program, captured twice; without graphs events name their instructions themselves. A product may run in a library or not.
     graphs, plain = means(name), means(f"{name}_plain")
@@ -357,7 +358,7 @@ PRODUCTS = {  # FLOP in products of two matrices, over six steps
 }
 
 
-@pytest.mark.parametrize("name", PRODUCTS)
+@every("name", PRODUCTS)
 def test_products_are_exact_however_the_program_branches_and_loops(name: str) -> None:
     recording = read(DATA / f"{name}.xplane.pb.gz")
     assert sum(amount for op in recording.workload for resource, amount in op.cost.amounts if resource.unit == "matrix") == PRODUCTS[name]

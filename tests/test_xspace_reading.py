@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.errors import SourceError
 from roofline.sources.xspace import _scan, reading
 from roofline.sources.xspace.scan import Line as FoundLine
@@ -68,7 +69,7 @@ def kernels() -> list[Event]:
     return events
 
 
-@pytest.mark.parametrize("nested", [True, False])
+@every("nested", [True, False])
 def test_the_parts_of_a_line_add_up_to_the_line(nested: bool) -> None:
     asked = {
         "by": ("op",),
@@ -102,7 +103,7 @@ def test_intervals_that_touch_where_parts_meet_are_one() -> None:
     assert (list(totals.intervals), totals.busy_ps) == ([3000, 3000 + 10 * EVENTS], 10 * EVENTS)
 
 
-@pytest.mark.parametrize("nested", [True, False])
+@every("nested", [True, False])
 def test_a_part_into_which_an_event_reaches_is_read_again(nested: bool) -> None:
     # A loop around the first 250 kernels reaches into the second and the third of four parts, the last stands alone.
     events = [Event("loop", 0, 10 * 250, {"launch": 1}), *(Event("k", 10 * i, 5, {"launch": 1}) for i in range(EVENTS))]
@@ -158,7 +159,7 @@ def test_a_clock_that_is_turned_back_where_a_part_ends_is_told(monkeypatch: pyte
     assert (serial.rewinds, absorbed) == (1, [True, False, True])
 
 
-@pytest.mark.parametrize(("place", "before"), [(20, 0), (200, 1), (390, 3)])
+@every(("place", "before"), [(20, 0), (200, 1), (390, 3)])
 def test_damage_is_told_as_of_the_whole_line_in_whatever_part_it_is(place: int, before: int) -> None:
     events = kernels()
     events[place] = Event("k", 100 * (place // 5), -1)  # no event lasts less than nothing
@@ -214,7 +215,7 @@ def test_parts_change_nothing_wherever_events_lie(seed: int, nested: bool) -> No
         assert facts(totals_of(events, nested=nested, **asked)) == facts(serial)
 
 
-@pytest.mark.parametrize("reach", [5, 10 * EVENTS])
+@every("reach", [5, 10 * EVENTS])
 def test_every_byte_is_told_once(reach: int) -> None:
     events = [Event("first", 0, reach), *(Event("k", 10 * i, 5) for i in range(1, EVENTS))]
     told: list[tuple[int, int]] = []

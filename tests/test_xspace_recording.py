@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from every import every
 from roofline.analysis.counter_joining import join
 from roofline.cost import Cost
 from roofline.errors import SourceError
@@ -44,7 +45,7 @@ def capture(name: str) -> Path:
     return next(path for path in (folder / f"{name}.xplane.pb.gz", folder / f"{name}.xplane.pb") if path.exists())
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@every("name", KNOWN)
 def test_real_captures_are_attributed_priced_and_exact(name: str) -> None:
     steps, product, means = KNOWN[name]
     recording = read(capture(name))
@@ -62,7 +63,7 @@ def test_real_captures_are_attributed_priced_and_exact(name: str) -> None:
     assert recording.notes == ()
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@every("name", KNOWN)
 def test_no_operation_of_a_real_capture_is_above_its_roof(name: str) -> None:
     chip = load("h200-sxm")
     costly = [op for op in read(capture(name)).workload if op.cost.amounts]
@@ -71,7 +72,7 @@ def test_no_operation_of_a_real_capture_is_above_its_roof(name: str) -> None:
         assert (place(op.cost, chip, op.time_s, executions=op.launches).efficiency or 0) <= 1.02, op.name
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@every("name", KNOWN)
 def test_shares_of_steps_and_devices_add_up_to_their_operation(name: str) -> None:
     workload = read(capture(name)).workload
     assert len(workload) > 0

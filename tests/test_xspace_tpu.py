@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from every import every
 from roofline.analysis.evidence import with_evidence
 from roofline.cost import Cost
 from roofline.hlo.price.collectives import Network, collective
@@ -276,7 +277,7 @@ COLLECTIVES = (
 )
 
 
-@pytest.mark.parametrize("text", COLLECTIVES)
+@every("text", COLLECTIVES)
 def test_links_read_off_the_text_are_those_of_the_parsed_program(text: str) -> None:
     line = f"f32[96]{{0}} {text.format(n=96)}"
     head = "sum {\n a = f32[] parameter(0)\n b = f32[] parameter(1)\n ROOT s = f32[] add(a, b)\n}\n"

@@ -100,6 +100,7 @@ def has_sanitizers(folder: Path) -> bool:
     return built.returncode == 0 and subprocess.run([str(program)], capture_output=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_damaged_profiles_never_make_the_scanner_misstep(tmp_path: Path) -> None:
     if not has_sanitizers(tmp_path):
         pytest.skip("no compiler with sanitizers")
@@ -112,6 +113,7 @@ def test_damaged_profiles_never_make_the_scanner_misstep(tmp_path: Path) -> None
     assert here.stdout == everywhere.stdout, "code for this processor sums what code for any sums"
 
 
+@pytest.mark.slow
 def test_damaged_programs_never_make_the_reader_misstep(tmp_path: Path) -> None:
     if sys.platform != "linux" or not has_sanitizers(tmp_path):
         pytest.skip("no compiler with sanitizers whose library can be loaded into Python")
