@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from program_texts import program_text
 from roofline.hlo.ir.module import HloModule, Instruction
 from roofline.hlo.read import parse
 from roofline.hlo.read.backend_config import backend_config
@@ -130,73 +131,7 @@ def embedded(path: Path) -> Iterator[tuple[str, bytes]]:
 
 
 # A scan over 4 layers: each trip copies its weights out of the array of all, and multiplies with them.
-SCANNED_LAYERS = """
-HloModule jit_step, is_scheduled=true
-
-%sliced (p0: bf16[4,4096,8192], p1: s32[]) -> bf16[4096,8192] {
-  %p0 = bf16[4,4096,8192]{2,1,0} parameter(0)
-  %p1 = s32[] parameter(1)
-  %zero = s32[] constant(0)
-  %cut = bf16[1,4096,8192]{2,1,0} dynamic-slice(%p0, %p1, %zero, %zero), dynamic_slice_sizes={1,4096,8192}
-  ROOT %layer = bf16[4096,8192]{1,0} bitcast(%cut)
-}
-
-%halved (p0: bf16[8,8192]) -> bf16[8,4096] {
-  %p0 = bf16[8,8192]{1,0} parameter(0)
-  %cut = bf16[8,4096]{1,0} slice(%p0), slice={[0:8], [0:4096]}
-  ROOT %out = bf16[8,4096]{1,0} negate(%cut)
-}
-
-%body (state: (s32[], bf16[8,4096], bf16[4,4096,8192])) -> (s32[], bf16[8,4096], bf16[4,4096,8192]) {
-  %state = (s32[], bf16[8,4096]{1,0}, bf16[4,4096,8192]{2,1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%state), index=0
-  %x = bf16[8,4096]{1,0} get-tuple-element(%state), index=1
-  %ws = bf16[4,4096,8192]{2,1,0} get-tuple-element(%state), index=2
-  %w = bf16[4096,8192]{1,0} fusion(%ws, %i), kind=kLoop, calls=%sliced
-  %y = bf16[8,8192]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %next = bf16[8,4096]{1,0} fusion(%y), kind=kLoop, calls=%halved
-  %one = s32[] constant(1)
-  %j = s32[] add(%i, %one)
-  ROOT %out = (s32[], bf16[8,4096]{1,0}, bf16[4,4096,8192]{2,1,0}) tuple(%j, %next, %ws)
-}
-
-%condition (state: (s32[], bf16[8,4096], bf16[4,4096,8192])) -> pred[] {
-  %state = (s32[], bf16[8,4096]{1,0}, bf16[4,4096,8192]{2,1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%state), index=0
-  %n = s32[] constant(4)
-  ROOT %less = pred[] compare(%i, %n), direction=LT
-}
-
-ENTRY %main (x: bf16[8,4096], ws: bf16[4,4096,8192]) -> bf16[8,4096] {
-  %x = bf16[8,4096]{1,0} parameter(0), metadata={op_name="x"}
-  %ws = bf16[4,4096,8192]{2,1,0} parameter(1), metadata={op_name="ws"}
-  %zero = s32[] constant(0)
-  %state = (s32[], bf16[8,4096]{1,0}, bf16[4,4096,8192]{2,1,0}) tuple(%zero, %x, %ws)
-  %loop = (s32[], bf16[8,4096]{1,0}, bf16[4,4096,8192]{2,1,0}) while(%state), condition=%condition, body=%body, \
-backend_config={"known_trip_count":{"n":"4"}}
-  ROOT %y = bf16[8,4096]{1,0} get-tuple-element(%loop), index=1
-}
-"""
+SCANNED_LAYERS = program_text("hlo_programs/scanned_layers.hlo")
 
 # A product with a bias and a function in its kernel, and a product that reads the result.
-BIASED = """HloModule net, is_scheduled=true
-
-%first {
-  %x = f32[65536,64]{1,0} parameter(0)
-  %w = f32[64,256]{1,0} parameter(1)
-  %dot = f32[65536,256]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %b = f32[256]{0} parameter(2)
-  %bias = f32[65536,256]{1,0} broadcast(%b), dimensions={1}
-  %sum = f32[65536,256]{1,0} add(%dot, %bias)
-  ROOT %activated = f32[65536,256]{1,0} tanh(%sum)
-}
-
-ENTRY %main {
-  %x = f32[65536,64]{1,0} parameter(0)
-  %w = f32[64,256]{1,0} parameter(1)
-  %b = f32[256]{0} parameter(2)
-  %v = f32[256,512]{1,0} parameter(3)
-  %h = f32[65536,256]{1,0} fusion(%x, %w, %b), kind=kCustom, calls=%first
-  ROOT %y = f32[65536,512]{1,0} dot(%h, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+BIASED = program_text("hlo_programs/biased.hlo")

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from call_sites import calls, price, price_at, site_in
 from every import every
+from program_texts import program_text
 
 DIMS = '"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"],"lhs_batch_dimensions":[]}'
 
@@ -66,46 +67,21 @@ def test_a_decode_step_of_four_rows_padded_to_eight_counts_four() -> None:
 
 
 def test_a_pad_that_the_author_wrote_is_data() -> None:
-    text = """HloModule author
-ENTRY main {
-  p = bf16[6,8]{1,0} parameter(0)
-  zero = bf16[] constant(0)
-  w = bf16[8,8]{1,0} parameter(1)
-  padded = bf16[8,8]{1,0} pad(p, zero), padding=0_2x0_0, metadata={op_name="jit(f)/NAME"}
-  ROOT call = (bf16[8,8]{1,0}, s8[64]{0}) custom-call(padded, w), custom_call_target="__cublas$lt$matmul", backend_config=CONFIG
-}
-""".replace("CONFIG", gemm())
+    text = program_text("calls_cublas/a_pad_that_the_author_wrote_is_data.hlo").replace("CONFIG", gemm())
     authors, compilers = (price_at(site_in(text.replace("NAME", name))) for name in ("jit(_pad)/pad", "dot_general/padding"))
     assert authors.cost["matrix/bf16"] == 2 * 8 * 8 * 8
     assert compilers.cost["matrix/bf16"] == 2 * 6 * 8 * 8
 
 
 def test_a_pad_of_anything_but_zeros_is_data() -> None:
-    text = """HloModule ones
-ENTRY main {
-  p = bf16[6,8]{1,0} parameter(0)
-  one = bf16[] constant(1)
-  w = bf16[8,8]{1,0} parameter(1)
-  padded = bf16[8,8]{1,0} pad(p, one), padding=0_2x0_0
-  ROOT call = (bf16[8,8]{1,0}, s8[64]{0}) custom-call(padded, w), custom_call_target="__cublas$lt$matmul", backend_config=CONFIG
-}
-""".replace("CONFIG", gemm())
+    text = program_text("calls_cublas/a_pad_of_anything_but_zeros_is_data.hlo").replace("CONFIG", gemm())
     found = price_at(site_in(text))
     assert found.cost["matrix/bf16"] == 2 * 8 * 8 * 8
 
 
 def test_a_transpose_written_as_a_bitcast_carries_the_padding_along() -> None:
     # A square matrix, padded below, seen in the other order: its contracted dimension is the padded one.
-    text = """HloModule turned
-ENTRY main {
-  p = bf16[6,8]{1,0} parameter(0)
-  zero = bf16[] constant(0)
-  w = bf16[8,8]{1,0} parameter(1)
-  padded = bf16[8,8]{1,0} pad(p, zero), padding=0_2x0_0
-  turned = bf16[8,8]{0,1} bitcast(padded)
-  ROOT call = (bf16[8,8]{1,0}, s8[64]{0}) custom-call(turned, w), custom_call_target="__cublas$lt$matmul", backend_config=CONFIG
-}
-""".replace("CONFIG", gemm())
+    text = program_text("calls_cublas/a_transpose_written_as_a_bitcast_carries_the_padding_along.hlo").replace("CONFIG", gemm())
     found = price_at(site_in(text))
     assert found.cost["matrix/bf16"] == 2 * 8 * 6 * 8
 

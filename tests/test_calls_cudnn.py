@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from call_sites import calls, price, price_at, site_in
 from every import every
+from program_texts import program_text
 from roofline.formulas.convolution import Axis, convolution
 
 
@@ -127,17 +128,7 @@ def test_a_configuration_nobody_knows_leaves_the_arithmetic_unknown() -> None:
 
 
 def test_a_gradient_that_more_than_slices_use_counts_in_full() -> None:
-    text = """HloModule used
-ENTRY main {
-  dy = f32[1,2,4] parameter(0)
-  w = f32[4,3,8] parameter(1)
-  call = (f32[1,5,8], u8[16]) custom-call(dy, w), window={size=3 stride=2}, dim_labels=b0f_o0i->b0f, \
-custom_call_target="__cudnn$convBackwardInput"
-  dx = f32[1,5,8] get-tuple-element(call), index=0
-  part = f32[1,4,8] slice(dx), slice={[0:1], [0:4], [0:8]}
-  ROOT all = ROOTS
-}
-"""
+    text = program_text("calls_cudnn/a_gradient_that_more_than_slices_use_counts_in_full.hlo")
     sliced = price_at(site_in(text.replace("ROOTS", "(f32[1,4,8]) tuple(part)")))
     used = price_at(site_in(text.replace("ROOTS", "(f32[1,4,8], f32[1,5,8]) tuple(part, dx)")))
     # Two outputs of three taps; the fifth input, which the second output's last tap meets, is cut off.

@@ -15,6 +15,7 @@ import pytest
 import roofline as rl
 from call_sites import price_at, site
 from every import every
+from program_texts import program_text
 from roofline.cost import Cost
 from roofline.hlo.ir.module import HloModule, Instruction
 from roofline.hlo.ir.platforms import Platform
@@ -240,33 +241,7 @@ def test_ragged_paged_attention_is_bounded_by_the_sequences_and_pages_of_its_tab
     assert 0 < moved(priced.cost) - (2 * 4 * 4 + 1) * pages < 2**19  # and queries, results and tables
 
 
-LOOP = """
-module {
-  func.func @main(%sizes: memref<8xi32, #tpu.memory_space<smem>>, %out: memref<16x128xf32, #tpu.memory_space<vmem>>)
-      attributes {scalar_prefetch = 1 : i64, scratch_operands = 0 : i64} {
-    %c0 = arith.constant 0 : i32
-    %c1 = arith.constant 1 : i32
-    %zero = arith.constant 0 : index
-    %x = vector.load %out[%zero, %zero] : memref<16x128xf32, #tpu.memory_space<vmem>>, vector<16x128xf32>
-    %end:2 = scf.while (%done = %c0, %place = %c0) : (i32, i32) -> (i32, i32) {
-      %open = arith.cmpi eq, %done, %c0 : i32
-      scf.condition(%open) %done, %place : i32, i32
-    } do {
-    ^bb0(%done: i32, %place: i32):
-      %index = arith.index_cast %place : i32 to index
-      %size = memref.load %sizes[%index] : memref<8xi32, #tpu.memory_space<smem>>
-      %grows = arith.cmpi sle, %size, %c1 : i32
-      %open = arith.cmpi PREDICATE, %size, %c1 : i32
-      %next = arith.addi %place, %c1 : i32
-      %after = arith.select %grows, %next, %place : i32
-      %over = arith.select %open, %done, %c1 : i32
-      %sum = arith.addf %x, %x : vector<16x128xf32>
-      scf.yield %over, %after : i32, i32
-    }
-    return
-  }
-}
-"""
+LOOP = program_text("calls_mosaic/loop.mlir")
 
 
 def priced(text: str) -> Price:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from call_sites import calls, capture, price, price_at, site, site_in
 from every import every
+from program_texts import program_text
 from roofline.cost import Cost
 from roofline.errors import FormulaError
 from roofline.hlo.price.calls import price_call, price_fused_call
@@ -62,15 +63,7 @@ def test_an_estimate_that_makes_no_sense_is_unknown() -> None:
 
 
 def test_stablehlo_carries_the_same_configuration() -> None:
-    text = """module @jit_f {
-  func.func public @main(%arg0: tensor<512x256xbf16>, %arg1: tensor<256x128xbf16>) -> tensor<512x128xbf16> {
-    %0 = stablehlo.custom_call @tpu_custom_call(%arg0, %arg1) {backend_config = "{\\22custom_call_config\\22: {\\22cost_estimate\\22: \
-{\\22flops\\22: 33554432, \\22transcendentals\\22: 0, \\22bytes_accessed\\22: 458752}}}"} : \
-(tensor<512x256xbf16>, tensor<256x128xbf16>) -> tensor<512x128xbf16>
-    return %0 : tensor<512x128xbf16>
-  }
-}
-"""
+    text = program_text("calls_triton/stablehlo_carries_the_same_configuration.mlir")
     module = parse(text)
     call = next(one for one in module.entry_computation if one.opcode == "custom-call")
     found = price_at(Site(module, module.entry_computation, call, "tpu"))
@@ -205,25 +198,7 @@ def test_broken_bytecode_is_refused_and_never_hangs(data: st.DataObject) -> None
         kernel_work(read_bytecode(bytes(raw)), 1)
 
 
-SLICED = """HloModule sliced
-body {
-  stack = bf16[4,32,16]{2,1,0} parameter(0)
-  x = bf16[8,32]{1,0} parameter(1)
-  layer = s32[] parameter(2)
-  zero = s32[] constant(0)
-  slice = bf16[1,32,16]{2,1,0} dynamic-slice(stack, layer, zero, zero), dynamic_slice_sizes={1,32,16}
-  w = bf16[32,16]{1,0} bitcast(slice)
-  EXTRA
-  ROOT gemm = (bf16[8,16]{1,0}, s8[4194304]{0}) custom-call(x, w), custom_call_target="__cublas$lt$matmul", backend_config=\
-{"gemm_backend_config":{"dot_dimension_numbers":{"lhs_contracting_dimensions":["1"],"rhs_contracting_dimensions":["0"]}}}
-}
-ENTRY main {
-  p0 = bf16[4,32,16]{2,1,0} parameter(0)
-  p1 = bf16[8,32]{1,0} parameter(1)
-  p2 = s32[] parameter(2)
-  ROOT call = (bf16[8,16]{1,0}, s8[4194304]{0}) fusion(p0, p1, p2), kind=kCustom, calls=body
-}
-"""
+SLICED = program_text("calls_triton/sliced.hlo")
 
 
 def test_a_call_that_a_fusion_wraps_with_slices_reads_the_slices() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from every import every
+from program_texts import program_text
 from roofline.analysis import analyze
 from roofline.cost import Cost
 from roofline.errors import UsageError
@@ -22,18 +23,9 @@ from roofline.render.op_table import usual_columns
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "tpu"
 shared = pytest.mark.skipif(not SHARED.is_dir(), reason="needs the programs in ../shared/data/tpu")
 
-PREFETCHED = """HloModule prefetched, is_scheduled=true
-
-ENTRY %main {
-  %a = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(0)
-  %b = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(1)
-  %c = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(2)
-  %start = (bf16[4096,4096]{1,0:T(8,128)(2,1)S(1)}, bf16[4096,4096]{1,0:T(8,128)(2,1)}, u32[]{:S(2)}) copy-start(%c)
-  %first = bf16[4096,4096]{1,0:T(8,128)(2,1)} convolution(%a, %b), dim_labels=bf_io->bf, CONFIG
-  %done = bf16[4096,4096]{1,0:T(8,128)(2,1)S(1)} copy-done(%start)
-  ROOT %second = bf16[4096,4096]{1,0:T(8,128)(2,1)} convolution(%first, %done), dim_labels=bf_io->bf
-}
-""".replace("CONFIG", 'backend_config={"window_config":{"estimated_cycles":"1083068"}}')
+PREFETCHED = program_text("compiled_programs/prefetched.hlo").replace(
+    "CONFIG", 'backend_config={"window_config":{"estimated_cycles":"1083068"}}'
+)
 
 
 def chip() -> Machine:
@@ -59,17 +51,7 @@ def test_copies_that_keep_main_memory_busy_for_longer_than_the_products_are_the_
 
 
 RING, BACK, SECOND = "{{0,1},{1,2},{2,3},{3,0}}", "{{0,3},{1,0},{2,1},{3,2}}", "{{0,2},{1,3},{2,0},{3,1}}"
-EXCHANGES = """HloModule exchanges, num_partitions=4, is_scheduled=true
-
-ENTRY %main {
-  %a = bf16[1024,1024]{1,0} parameter(0)
-  %first = (bf16[1024,1024]{1,0}, bf16[1024,1024]{1,0}, u32[], u32[]) collective-permute-start(%a), channel_id=1, source_target_pairs=ONE
-  %second = (bf16[1024,1024]{1,0}, bf16[1024,1024]{1,0}, u32[], u32[]) collective-permute-start(%a), channel_id=2, source_target_pairs=OTHER
-  %here = bf16[1024,1024]{1,0} collective-permute-done(%first)
-  %there = bf16[1024,1024]{1,0} collective-permute-done(%second)
-  ROOT %both = (bf16[1024,1024]{1,0}, bf16[1024,1024]{1,0}) tuple(%here, %there)
-}
-"""
+EXCHANGES = program_text("compiled_programs/exchanges.hlo")
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from every import every
 from fusion_programs import module, programs
+from program_texts import program_text
 from roofline.cost import Cost
 from roofline.hlo.fusion.common_values import with_common_values
 from roofline.hlo.fusion.compiler_model import ESTIMATED, RULES, Rules, fuse
@@ -78,21 +79,7 @@ PRODUCT = "dot(x, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}"
 )
 def test_equal_values_are_computed_once(second: str, products: int) -> None:
     fused = fuse(
-        module(f"""
-        p = f32[64,64] parameter(0)
-        w = f32[64,64] parameter(1)
-        o = f32[64,64] parameter(2)
-        two = f32[] constant(2)
-        wide = f32[64,64] broadcast(two), dimensions={{}}
-        x = f32[64,64] multiply(p, wide)
-        again = f32[] constant(2)
-        wider = f32[64,64] broadcast(again), dimensions={{}}
-        v = f32[64,64] multiply(p, wider)
-        k = f32[64,64] opt-barrier(x)
-        first = f32[64,64] {PRODUCT}
-        second = f32[64,64] {second}
-        ROOT sum = f32[64,64] add(first, second)
-        """),
+        module(program_text("compiler_model/equal_values_are_computed_once.hlo", PRODUCT=PRODUCT, second=second)),
         "gpu",
     )
     assert matrix(program(fused, "gpu").cost) == products * 2 * 64**3
@@ -169,18 +156,7 @@ def test_sibling_kernels_stay_apart_when_one_waits_for_the_other() -> None:
     assert kernels(fused) == ["a", "s", "b"]
 
 
-SOFTMAX = """
-x = f32[64,1000] parameter(0)
-low = f32[] constant(-inf)
-zero = f32[] constant(0)
-top = f32[64] reduce(x, low), dimensions={1}, to_apply=max_f32
-tops = f32[64,1000] broadcast(top), dimensions={0}
-d = f32[64,1000] subtract(x, tops)
-e = f32[64,1000] exponential(d)
-sum = f32[64] reduce(e, zero), dimensions={1}, to_apply=add_f32
-sums = f32[64,1000] broadcast(sum), dimensions={0}
-ROOT y = f32[64,1000] divide(e, sums)
-"""
+SOFTMAX = program_text("compiler_model/softmax.hlo")
 
 
 def test_a_softmax_whose_row_fits_is_one_kernel() -> None:
@@ -206,15 +182,7 @@ def test_a_reduction_of_major_dimensions_ends_its_kernel() -> None:
 def test_reductions_share_their_operand_and_the_work_after_them() -> None:
     # mean of squares minus square of the mean, down the columns: both sums and what follows are one kernel that reads x once.
     fused = fuse(
-        module("""
-        x = f32[4096,512] parameter(0)
-        zero = f32[] constant(0)
-        xx = f32[4096,512] multiply(x, x)
-        s = f32[512] reduce(x, zero), dimensions={0}, to_apply=add_f32
-        ss = f32[512] reduce(xx, zero), dimensions={0}, to_apply=add_f32
-        square = f32[512] multiply(s, s)
-        ROOT v = f32[512] subtract(ss, square)
-        """),
+        module(program_text("compiler_model/reductions_share_their_operand_and_the_work_after_them.hlo")),
         "gpu",
     )
     assert kernels(fused) == ["reduce_subtract_fusion"]
@@ -315,27 +283,15 @@ def test_a_value_read_in_a_narrower_format_alone_is_stored_in_it() -> None:
     assert traffic(fused, "tpu") == 4 * 512 * 256 + 2 * 2 * 512 * 256 + 2 * 256 * 1024 + RESULT
 
 
-GATHER = """
-table = f32[1000,64] parameter(0)
-i = s32[{rows},1] parameter(1)
-one = s32[] constant(1)
-ones = s32[{rows},1] broadcast(one), dimensions={{}}
-j = s32[{rows},1] subtract(i, ones)
-big = f32[1000,64] negate(table)
-g = f32[{rows},64] gather(big, j), offset_dims={{1}}, collapsed_slice_dims={{0}}, start_index_map={{0}}, slice_sizes={{1,64}}
-ROOT y = f32[{rows},64] exponential(g)
-"""
-
-
 def test_a_gather_computes_what_it_takes_of_its_table() -> None:
-    fused = fuse(module(GATHER.format(rows=10)), "gpu")
+    fused = fuse(module(program_text("compiler_model/gather.hlo", rows=10)), "gpu")
     assert kernels(fused) == ["loop_exponential_fusion"]
     assert traffic(fused) == 4 * 640 + 4 * 10 + 4 * 640  # the rows taken, their numbers, the result: not the table
     assert program(fused, "gpu").cost.known(TRANSCENDENTAL) == 640
 
 
 def test_a_gather_that_takes_elements_again_needs_its_table_in_memory() -> None:
-    assert kernels(fuse(module(GATHER.format(rows=2000)), "gpu")) == ["big", "loop_exponential_fusion"]
+    assert kernels(fuse(module(program_text("compiler_model/gather.hlo", rows=2000)), "gpu")) == ["big", "loop_exponential_fusion"]
 
 
 def test_an_update_in_place_computes_what_it_writes() -> None:
@@ -417,24 +373,7 @@ def test_calls_that_double_at_every_level_are_not_all_written_out() -> None:
     assert program(fuse(bomb, "gpu"), "gpu").cost.flops == 2**30 * 8
 
 
-LOOP = """
-condition {
-  s = (s32[], f32[100,64]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(7)
-  ROOT less = pred[] compare(i, n), direction=LT
-}
-body {
-  t = (s32[], f32[100,64]) parameter(0)
-  j = s32[] get-tuple-element(t), index=0
-  a = f32[100,64] get-tuple-element(t), index=1
-  one = s32[] constant(1)
-  next = s32[] add(j, one)
-  e = f32[100,64] exponential(a)
-  f = f32[100,64] negate(e)
-  ROOT r = (s32[], f32[100,64]) tuple(next, f)
-}
-"""
+LOOP = program_text("compiler_model/loop.hlo")
 
 
 def test_loops_keep_their_trip_counts() -> None:
@@ -658,20 +597,5 @@ def test_fusing_is_deterministic_and_fusing_twice_is_fusing_once(body: str, chos
 
 def test_kernels_do_not_wait_for_each_other_through_one_with_distant_results() -> None:
     # t1 and t2 both read w and become one kernel. q waits for t1, and t2 for p, so that q and p, which both read v, must stay apart.
-    text = """HloModule waiting
-
-ENTRY main {
-  x = f32[64,64] parameter(0)
-  y = f32[64,64] parameter(1)
-  v = f32[64,64] exponential(x)
-  w = f32[64,64] exponential(y)
-  t1 = f32[64,64] add(w, y)
-  d = f32[64,64] custom-call(t1), custom_call_target="opaque"
-  q = f32[64,64] add(d, v)
-  p = f32[64,64] multiply(v, y)
-  z = f32[64,64] custom-call(p), custom_call_target="opaque"
-  t2 = f32[64,64] multiply(w, z)
-  ROOT r = (f32[64,64], f32[64,64]) tuple(q, t2)
-}
-"""
+    text = program_text("compiler_model/kernels_do_not_wait_for_each_other_through_one_with_distant_results.hlo")
     assert [op.category for op in program(fuse(parse(text), "gpu"), "gpu")].count("loop fusion") == 3

@@ -10,6 +10,7 @@ from hypothesis import given
 from every import every
 from evidence import reviewed_program
 from fusion_programs import module, programs
+from program_texts import program_text
 from roofline.hlo.fusion import compiler_model
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.ir.module import HloModule
@@ -62,17 +63,7 @@ def test_the_kernels_of_layers_keep_their_names_and_scopes() -> None:
 @every("change", ["lhs_contracting_dims={1}, rhs_contracting_dims={1}", "lhs_contracting_dims={1}, rhs_contracting_dims={0}"])
 def test_attributes_tell_kernels_apart(change: str) -> None:
     # Two products with a bias: of the same shapes, but the second may take the other side of its weights.
-    text = f"""HloModule m
-ENTRY main {{
-  x = f32[32,32] parameter(0)
-  w = f32[32,32] parameter(1)
-  b = f32[32,32] parameter(2)
-  one = f32[32,32] dot(x, w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-  y = f32[32,32] add(one, b)
-  two = f32[32,32] dot(y, w), {change}
-  ROOT z = f32[32,32] add(two, b)
-}}
-"""
+    text = program_text("equal_kernels/attributes_tell_kernels_apart.hlo", change=change)
     bodies = {one.calls for one in fuse(parse(text), "gpu").entry_computation if one.opcode == "fusion"}
     assert len(bodies) == (2 if change.endswith("{1}") else 1)
 

@@ -8,6 +8,7 @@ from hypothesis import given
 
 from every import every
 from fusion_programs import module, programs
+from program_texts import program_text
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.fusion_report import Boundary, fusion_report
 from roofline.hlo.price.program import program
@@ -95,15 +96,7 @@ def test_a_value_that_waits_for_a_later_kernel_is_saved() -> None:
     )
     assert found["a"].reason == "indexing pattern"  # the sort is the stronger reason
     saved = boundaries(
-        """
-        x = f32[1000] parameter(0)
-        y = f32[1000] parameter(1)
-        f = (f32[1000], f32[1000]) fusion(x), kind=kLoop, calls=two
-        a = f32[1000] get-tuple-element(f), index=0
-        b = f32[1000] get-tuple-element(f), index=1
-        s = f32[1000] sort(b), dimensions={0}, to_apply=less
-        ROOT e = f32[1000] multiply(a, s)
-        """,
+        program_text("fusion_report/a_value_that_waits_for_a_later_kernel_is_saved.hlo"),
         LESS
         + "\ntwo {\n v = f32[1000] parameter(0)\n m = f32[1000] negate(v)\n n = f32[1000] exponential(v)\n"
         + " ROOT k = (f32[1000], f32[1000]) tuple(m, n)\n}",
@@ -230,24 +223,7 @@ def test_an_index_is_no_obstacle_and_a_slice_is() -> None:
     assert found["a"].read_bytes == 4 * 64  # only the slice is read of it
 
 
-LOOP = """
-condition {
-  s = (s32[], f32[100]) parameter(0)
-  i = s32[] get-tuple-element(s), index=0
-  n = s32[] constant(7)
-  ROOT less = pred[] compare(i, n), direction=LT
-}
-body {
-  t = (s32[], f32[100]) parameter(0)
-  j = s32[] get-tuple-element(t), index=0
-  a = f32[100] get-tuple-element(t), index=1
-  one = s32[] constant(1)
-  next = s32[] add(j, one)
-  e = f32[100] exponential(a)
-  g = f32[100] negate(e)
-  ROOT r = (s32[], f32[100]) tuple(next, g)
-}
-"""
+LOOP = program_text("fusion_report/loop.hlo")
 LOOPED = """
 x = f32[100] parameter(0)
 zero = s32[] constant(0)

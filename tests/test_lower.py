@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from every import every
+from program_texts import program_text
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.hlo.ir.module import HloModule
@@ -22,20 +23,7 @@ from roofline.sources.files import all_of
 DATA = Path(__file__).parent / "data"
 COMPILED = sorted((*DATA.glob("tpu/*.hlo*.gz"), *DATA.glob("rules/*.hlo.gz")))
 
-BATCHED = """HloModule batched, is_scheduled=true
-
-%scores {
-  %q = bf16[4,512,64]{2,1,0} parameter(0)
-  %k = bf16[4,256,64]{2,1,0} parameter(1)
-  ROOT %s = bf16[4,512,256]{2,1,0} convolution(%q, %k), window={size=4 stride=3 pad=0_0 lhs_dilate=4}, dim_labels=0bf_0oi->0bf
-}
-
-ENTRY %main {
-  %q = bf16[4,512,64]{2,1,0:T(8,128)(2,1)} parameter(0)
-  %k = bf16[4,256,64]{2,1,0:T(8,128)(2,1)} parameter(1)
-  ROOT %f = bf16[4,512,256]{2,1,0:T(8,128)(2,1)} fusion(%q, %k), kind=kOutput, calls=%scores
-}
-"""
+BATCHED = program_text("lower/batched.hlo")
 
 
 def pricer(module: HloModule) -> Pricer:
@@ -153,24 +141,7 @@ def test_a_convolution_whose_labels_do_not_fit_its_arrays_is_left_as_it_is() -> 
 
 def test_an_inner_fusion_with_an_operand_less_than_its_body_needs_is_left_as_it_is() -> None:
     module = parse(
-        """HloModule m, is_scheduled=true
-
-%inner {
-  %p = f32[8]{0} parameter(0)
-  %q = f32[8]{0} parameter(1)
-  ROOT %s = f32[8]{0} add(%p, %q)
-}
-
-%outer {
-  %p = f32[8]{0} parameter(0)
-  ROOT %y = f32[8]{0} fusion(%p), kind=kLoop, calls=%inner
-}
-
-ENTRY %main {
-  %x = f32[8]{0} parameter(0)
-  ROOT %y = f32[8]{0} fusion(%x), kind=kLoop, calls=%outer
-}
-""",
+        program_text("lower/an_inner_fusion_with_an_operand_less_than_its_body_needs_is_left_as_it_is.hlo"),
         "m.hlo",
     )
     (outer,) = [computation for computation in as_written(module) if computation.name == "outer"]

@@ -1,5 +1,6 @@
 """The graph of compiled programs: fused bodies written out, tuples taken apart, loops with what they carry."""
 
+from program_texts import program_text
 from roofline.graph import NO_KERNEL, Graph, Operator
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.lower import lowered
@@ -8,67 +9,11 @@ from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.rules.unused_results.sorts import sorted_parts
 
-FUSED = """HloModule fused
-%body (p: bf16[64,32], q: bf16[16,32]) -> (bf16[64,16], f32[64,16]) {
-  %p = bf16[64,32]{1,0} parameter(0)
-  %q = bf16[16,32]{1,0} parameter(1)
-  %t = bf16[32,16]{1,0} transpose(%q), dimensions={1,0}
-  %dot = bf16[64,16]{1,0} dot(%p, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %wide = f32[64,16]{1,0} convert(%dot)
-  ROOT %both = (bf16[64,16]{1,0}, f32[64,16]{1,0}) tuple(%dot, %wide)
-}
-ENTRY %main (x: bf16[64,32], w: bf16[16,32]) -> f32[64,16] {
-  %x = bf16[64,32]{1,0} parameter(0)
-  %w = bf16[16,32]{1,0} parameter(1)
-  %fusion = (bf16[64,16]{1,0}, f32[64,16]{1,0}) fusion(%x, %w), kind=kOutput, calls=%body
-  %narrow = bf16[64,16]{1,0} get-tuple-element(%fusion), index=0
-  %wide = f32[64,16]{1,0} get-tuple-element(%fusion), index=1
-  %again = f32[64,16]{1,0} convert(%narrow)
-  ROOT %sum = f32[64,16]{1,0} add(%wide, %again)
-}
-"""
+FUSED = program_text("lower_graph/fused.hlo")
 
-LOOP = """HloModule loop
-%body (state: (s32[], bf16[8,8], bf16[8,8])) -> (s32[], bf16[8,8], bf16[8,8]) {
-  %state = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%state), index=0
-  %x = bf16[8,8]{1,0} get-tuple-element(%state), index=1
-  %w = bf16[8,8]{1,0} get-tuple-element(%state), index=2
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %dot = bf16[8,8]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %out = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) tuple(%next, %dot, %w)
-}
-%condition (state: (s32[], bf16[8,8], bf16[8,8])) -> pred[] {
-  %state = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) parameter(0)
-  %i = s32[] get-tuple-element(%state), index=0
-  %n = s32[] constant(5)
-  ROOT %less = pred[] compare(%i, %n), direction=LT
-}
-ENTRY %main (x: bf16[8,8], w: bf16[8,8]) -> bf16[8,8] {
-  %x = bf16[8,8]{1,0} parameter(0)
-  %w = bf16[8,8]{1,0} parameter(1)
-  %zero = s32[] constant(0)
-  %start = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) tuple(%zero, %x, %w)
-  %loop = (s32[], bf16[8,8]{1,0}, bf16[8,8]{1,0}) while(%start), condition=%condition, body=%body
-  ROOT %y = bf16[8,8]{1,0} get-tuple-element(%loop), index=1
-}
-"""
+LOOP = program_text("lower_graph/loop.hlo")
 
-SPLIT = """HloModule split
-%add (a: bf16[], b: bf16[]) -> bf16[] {
-  %a = bf16[] parameter(0)
-  %b = bf16[] parameter(1)
-  ROOT %sum = bf16[] add(%a, %b)
-}
-ENTRY %main (x: bf16[4,64,128], w: bf16[4,128,16]) -> bf16[64,16] {
-  %x = bf16[4,64,128]{2,1,0} parameter(0)
-  %w = bf16[4,128,16]{2,1,0} parameter(1)
-  %dot = bf16[4,64,16]{2,1,0} dot(%x, %w), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
-  %zero = bf16[] constant(0)
-  ROOT %sum = bf16[64,16]{1,0} reduce(%dot, %zero), dimensions={0}, to_apply=%add
-}
-"""
+SPLIT = program_text("lower_graph/split.hlo")
 
 
 def _module(text: str) -> HloModule:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from program_texts import program_text
 from protobufs import integer, message
 from roofline.analysis import analyze
 from roofline.hlo.fusion.compiler_model import fuse
@@ -98,24 +99,7 @@ def test_a_donated_argument_and_its_result_are_one() -> None:
     assert (given.peak_bytes, given.donated, given.arguments, given.outputs) == (KB, KB, KB, KB)
 
 
-LOOP = """
-body {
-    t = (s32[], f32[256,256]) parameter(0)
-    i = s32[] get-tuple-element(t), index=0
-    x = f32[256,256] get-tuple-element(t), index=1
-    one = s32[] constant(1)
-    n = s32[] add(i, one)
-    y = f32[256,256] dot(x, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-    z = f32[256,256] tanh(y)
-    ROOT r = (s32[], f32[256,256]) tuple(n, z)
-}
-condition {
-    u = (s32[], f32[256,256]) parameter(0)
-    j = s32[] get-tuple-element(u), index=0
-    ten = s32[] constant(10)
-    ROOT c = pred[] compare(j, ten), direction=LT
-}
-"""
+LOOP = program_text("memory/loop.hlo")
 
 
 def test_a_loop_runs_in_place_and_holds_what_its_body_holds() -> None:
@@ -158,15 +142,7 @@ def test_a_branch_counts_with_the_most_that_one_of_them_holds() -> None:
 
 
 def test_an_asynchronous_pair_holds_its_operand_until_it_is_done() -> None:
-    found = peak("""
-        x = f32[256] parameter(0)
-        a = f32[512] concatenate(x, x), dimensions={0}
-        s = (f32[512], f32[512], u32[]) copy-start(a)
-        b = f32[256] reverse(x), dimensions={0}
-        e = f32[512] copy-done(s)
-        f = f32[256] slice(e), slice={[0:256]}
-        ROOT d = f32[256] add(b, f)
-    """)
+    found = peak(program_text("memory/an_asynchronous_pair_holds_its_operand_until_it_is_done.hlo"))
     # a and its copy; b waits where the result will be.
     assert found.temporaries // KB == 4
 
@@ -291,16 +267,7 @@ def test_a_copy_that_donation_makes_unnecessary_is_left_out() -> None:
 
 
 def test_an_array_that_is_read_after_its_update_is_copied() -> None:
-    body = """
-        x = f32[4096,64] parameter(0)
-        new = f32[1,64] parameter(1)
-        i = s32[] parameter(2)
-        zero = s32[] constant(0)
-        a = f32[4096,64] sort(x), dimensions={0}, to_apply=less
-        u = f32[4096,64] dynamic-update-slice(a, new, i, zero)
-        s = f32[4096,64] sort({read}), dimensions={1}, to_apply=less
-        ROOT r = (f32[4096,64], f32[4096,64]) tuple(u, s)
-    """
+    body = program_text("memory/an_array_that_is_read_after_its_update_is_copied.hlo")
     less = "less { p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT l = pred[] compare(p, q), direction=LT }"
     assert "copy_a" in moved(body.replace("{read}", "a"), others=less)
     assert "copy_a" not in moved(body.replace("{read}", "u"), others=less)
@@ -319,26 +286,7 @@ def test_a_loop_changes_a_copy_of_an_argument_that_is_not_donated(header: str, c
 
 def test_a_loop_that_changes_one_array_twice_gets_a_copy_of_it() -> None:
     # XLA computes the sine once, and copies it for the second of two arrays that the loop changes.
-    others = """
-condition {
-  c = (s32[], f32[256,256], f32[256,256]) parameter(0)
-  i = s32[] get-tuple-element(c), index=0
-  n = s32[] constant(8)
-  ROOT l = pred[] compare(i, n), direction=LT
-}
-
-body {
-  b = (s32[], f32[256,256], f32[256,256]) parameter(0)
-  j = s32[] get-tuple-element(b), index=0
-  k = s32[] constant(1)
-  next = s32[] add(j, k)
-  p = f32[256,256] get-tuple-element(b), index=1
-  q = f32[256,256] get-tuple-element(b), index=2
-  r = f32[256,256] negate(p)
-  s = f32[256,256] tanh(q)
-  ROOT t = (s32[], f32[256,256], f32[256,256]) tuple(next, r, s)
-}
-"""
+    others = program_text("memory/a_loop_that_changes_one_array_twice_gets_a_copy_of_it.hlo")
     body = """
         a = f32[256,256] parameter(0)
         zero = s32[] constant(0)

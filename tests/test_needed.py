@@ -8,6 +8,7 @@ import pytest
 
 from every import every
 from evidence import reviewed_program
+from program_texts import program_text
 from reviewed import H200, of_shape, ops_of
 from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
@@ -187,19 +188,7 @@ def test_scores_of_grouped_heads_are_found_in_every_shape_that_they_are_stored_i
 
 def test_a_softmax_of_a_library_between_two_products_is_one_of_scores() -> None:
     heads, scores = "f32[16,512,64]{2,1,0}", "f32[16,512,512]{2,1,0}"
-    text = f"""
-        HloModule attention, is_scheduled=true
-
-        ENTRY %main (q: f32[16,512,64], k: f32[16,512,64], v: f32[16,512,64]) -> f32[16,512,64] {{
-          %q = {heads} parameter(0)
-          %k = {heads} parameter(1)
-          %v = {heads} parameter(2)
-          %scores = {scores} dot(%q, %k), lhs_batch_dims={{0}}, rhs_batch_dims={{0}}, lhs_contracting_dims={{2}}, rhs_contracting_dims={{2}}
-          %weights = {scores} custom-call(%scores), custom_call_target="__onednn$softmax"
-          ROOT %mixed = {heads} dot(%weights, %v), lhs_batch_dims={{0}}, rhs_batch_dims={{0}},
-            lhs_contracting_dims={{2}}, rhs_contracting_dims={{1}}
-        }}
-    """
+    text = program_text("needed/a_softmax_of_a_library_between_two_products_is_one_of_scores.hlo", heads=heads, scores=scores)
     stored = reasons(list(reviewed_program(parse(text), "cpu")))["stored-attention"]
     assert [op.name for op in stored] == ["scores", "weights", "mixed"]
 
@@ -330,19 +319,7 @@ def test_what_a_compiler_computes_only_once_is_not_recomputed(used: Any) -> None
 
 FORWARD, BACKWARD = "jit(f)/jvp()/dot_general", "jit(f)/transpose(jvp())/dot_general"
 RECOMPUTED = "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general"
-SHARDED = """HloModule m, is_scheduled=true, num_partitions=4
-ENTRY main {
-  x = bf16[4096,1024]{1,0} parameter(0)
-  dy = bf16[4096,1024]{1,0} parameter(1)
-  w = bf16[256,1024]{1,0} parameter(2)
-  first = bf16[1024,1024]{1,0} all-gather(w), dimensions={0}, replica_groups={{0,1,2,3}}, metadata={op_name="FORWARD"}
-  y = bf16[4096,1024]{1,0} dot(x, first), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="FORWARD"}
-  w2 = bf16[1024,1024]{1,0} all-gather(w), dimensions={0}, replica_groups={{0,1,2,3}}, metadata={op_name="RECOMPUTED"}
-  y2 = bf16[4096,1024]{1,0} dot(x, w2), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="RECOMPUTED"}
-  dx = bf16[4096,1024]{1,0} dot(dy, w2), lhs_contracting_dims={1}, rhs_contracting_dims={1}, metadata={op_name="LAST"}
-  ROOT r = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}) tuple(y, y2, dx)
-}
-"""
+SHARDED = program_text("needed/sharded.hlo")
 
 
 @every(("last", "told"), [(BACKWARD, {"y2"}), (RECOMPUTED, {"w2", "y2"})])
@@ -453,38 +430,7 @@ def test_few_rows_read_all_weights() -> None:
 
 
 # One row times weights in sixteen parts of the depth, as XLA compiles it; then the same parts, each a head of its own.
-SPLIT = """
-HloModule split, is_scheduled=true
-
-add {
-  a = f32[] parameter(0)
-  b = f32[] parameter(1)
-  ROOT sum = f32[] add(a, b)
-}
-
-parts {
-  x = bf16[1,16384] parameter(0)
-  w = bf16[16384,4096] parameter(1)
-  xs = bf16[16,1024,1] bitcast(x)
-  ws = bf16[16,1024,4096] bitcast(w)
-  ROOT dot = f32[16,1,4096] dot(xs, ws), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={1}
-}
-
-total {
-  p = f32[16,1,4096] parameter(0)
-  flat = f32[16,4096] bitcast(p)
-  zero = f32[] constant(0)
-  sum = f32[4096] reduce(flat, zero), dimensions={DIMENSION}, to_apply=add
-  ROOT out = bf16[4096] convert(sum)
-}
-
-ENTRY main {
-  x = bf16[1,16384] parameter(0)
-  w = bf16[16384,4096] parameter(1)
-  gemm = f32[16,1,4096] fusion(x, w), kind=kCustom, calls=parts
-  ROOT made = bf16[4096] fusion(gemm), kind=kLoop, calls=total
-}
-"""
+SPLIT = program_text("needed/split.hlo")
 
 
 def test_a_product_that_was_split_along_its_depth_reads_weights_too() -> None:
@@ -598,25 +544,7 @@ def test_one_triangle_of_the_products_of_all_pairs_needs_every_row_and_column() 
     assert "unused-results" not in reasons(ops_of(jax.value_and_grad(loss), of_shape(8192, 32, 64)))
 
 
-TAKEN = """HloModule m, is_scheduled=true
-
-%take (p: bf16[8192,4096], i: s32[1024,1]) -> bf16[1024,4096] {
-  %p = bf16[8192,4096]{1,0} parameter(0)
-  %i = s32[1024,1]{1,0} parameter(1)
-  ROOT %g = bf16[1024,4096]{1,0} gather(%p, %i), DIMS, slice_sizes={1,4096}
-}
-
-ENTRY %main (x: bf16[8192,1024], w: bf16[1024,4096], i: s32[1024,1], j: s32[1024,1]) -> (bf16[1024,4096], bf16[1024,4096]) {
-  %x = bf16[8192,1024]{1,0} parameter(0)
-  %w = bf16[1024,4096]{1,0} parameter(1)
-  %i = s32[1024,1]{1,0} parameter(2)
-  %j = s32[1024,1]{1,0} parameter(3)
-  %dot = bf16[8192,4096]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %a = bf16[1024,4096]{1,0} fusion(%dot, %i), kind=kLoop, calls=%take
-  %b = bf16[1024,4096]{1,0} fusion(%dot, %SECOND), kind=kLoop, calls=%take
-  ROOT %both = (bf16[1024,4096], bf16[1024,4096]) tuple(%a, %b)
-}
-"""
+TAKEN = program_text("needed/taken.hlo")
 
 
 @every(("second", "factor"), [("i", 8), ("j", 4)])
@@ -627,22 +555,7 @@ def test_what_two_kernels_take_at_the_same_places_is_used_once(second: str, fact
     assert [reason.factor for reason in op.avoidable] == [factor]
 
 
-COPIED = """HloModule jit_decode, is_scheduled=trueALIAS
-
-%fused (p0: bf16[16,32,4096,128], p1: bf16[16,32,1,128]) -> bf16[16,32,4096,128] {
-  %p0 = bf16[16,32,4096,128]{3,2,1,0} parameter(0)
-  %p1 = bf16[16,32,1,128]{3,2,1,0} parameter(1)
-  %zero = s32[] constant(0)
-  ROOT %update = bf16[16,32,4096,128]{3,2,1,0} dynamic-update-slice(%p0, %p1, %zero, %zero, %zero, %zero)
-}
-
-ENTRY %main (cache: bf16[16,32,4096,128], new: bf16[16,32,1,128]) -> bf16[16,32,4096,128] {
-  %cache = bf16[16,32,4096,128]{3,2,1,0} parameter(0)
-  %new = bf16[16,32,1,128]{3,2,1,0} parameter(1)
-  %copy.1 = bf16[16,32,4096,128]{3,2,1,0} copy(%cache)
-  ROOT %fusion = bf16[16,32,4096,128]{3,2,1,0} fusion(%copy.1, %new), kind=kLoop, calls=%fused
-}
-"""
+COPIED = program_text("needed/copied.hlo")
 
 
 @pytest.mark.parametrize(
@@ -854,35 +767,7 @@ def test_a_switch_that_sorts_its_tokens_is_not_dense() -> None:
     assert "dense-experts" not in reasons(ops_of(switch, of_shape(4096, 1024), of_shape(1024, 16), of_shape(16, 1024, 2048)))
 
 
-EXPERTS = """HloModule jit_f, is_scheduled=true
-
-%spread (x: bf16[4096,1024], first: s32[8], end: s32[8]) -> bf16[4096,8,1024] {
-  %x = bf16[4096,1024]{1,0} parameter(0)
-  %first = s32[8]{0} parameter(1)
-  %end = s32[8]{0} parameter(2)
-  %wide = bf16[4096,8,1024]{2,1,0} broadcast(%x), dimensions={0,2}
-  %row = s32[4096,8,1024]{2,1,0} iota(), iota_dimension=0
-  %from = s32[4096,8,1024]{2,1,0} broadcast(%first), dimensions={1}
-  %to = s32[4096,8,1024]{2,1,0} broadcast(%end), dimensions={1}
-  %after = pred[4096,8,1024]{2,1,0} compare(%from, %row), direction=LE
-  %before = pred[4096,8,1024]{2,1,0} compare(%row, %to), direction=LT
-  %is = pred[4096,8,1024]{2,1,0} and(%after, %before)
-  %zero = bf16[] constant(0)
-  %zeros = bf16[4096,8,1024]{2,1,0} broadcast(%zero), dimensions={}
-  ROOT %kept = bf16[4096,8,1024]{2,1,0} select(%is, %wide, %zeros)
-}
-
-ENTRY %main (x: bf16[4096,1024], first: s32[8], end: s32[8], up: bf16[8,1024,2048]) -> bf16[4096,2048] {
-  %x = bf16[4096,1024]{1,0} parameter(0)
-  %first = s32[8]{0} parameter(1)
-  %end = s32[8]{0} parameter(2)
-  %up = bf16[8,1024,2048]{2,1,0} parameter(3)
-  %fusion.1 = bf16[4096,8,1024]{2,1,0} fusion(%x, %first, %end), kind=kLoop, calls=%spread
-  %rows = bf16[4096,8192]{1,0} bitcast(%fusion.1)
-  %all = bf16[8192,2048]{1,0} bitcast(%up)
-  ROOT %dot = bf16[4096,2048] dot(%rows, %all), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+EXPERTS = program_text("needed/experts.hlo")
 
 
 def test_a_ragged_product_over_all_experts_is_dense() -> None:
@@ -1027,30 +912,7 @@ def test_experts_with_tokens_of_their_own_are_not_dense() -> None:
     assert "dense-experts" not in reasons(ops_of(dispatched, *MIXTURE))
 
 
-THRESHOLD = """HloModule jit_f, is_scheduled=true
-
-%greater (a: f32[], b: f32[]) -> pred[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %is = pred[] compare(%a, %b), direction=GT
-}
-
-ENTRY %main (scores: f32[4096,16], x: bf16[4096,1024], up: bf16[16,1024,2048]) -> bf16[16,4096,2048] {
-  %scores = f32[4096,16]{1,0} parameter(0)
-  %x = bf16[4096,1024]{1,0} parameter(1)
-  %up = bf16[16,1024,2048]{2,1,0} parameter(2)
-  %sorted = f32[4096,16]{1,0} sort(%scores), dimensions={1}, to_apply=%greater
-  %least = f32[4096,1]{1,0} slice(%sorted), slice={[0:4096], [FROM:TO]}
-  %line = f32[4096]{0} bitcast(%least)
-  %wide = f32[4096,16]{1,0} broadcast(%line), dimensions={0}
-  %gate = pred[4096,16]{1,0} compare(%scores, %wide), direction=GE
-  %dot = bf16[16,2048,4096]{2,1,0} dot(%up, %x), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  %turned = bf16[16,4096,2048]{2,1,0} transpose(%dot), dimensions={0,2,1}
-  %ones = bf16[4096,16]{1,0} convert(%gate)
-  %factor = bf16[16,4096,2048]{2,1,0} broadcast(%ones), dimensions={1,0}
-  ROOT %gated = bf16[16,4096,2048]{2,1,0} multiply(%turned, %factor)
-}
-"""
+THRESHOLD = program_text("needed/threshold.hlo")
 
 
 @every(("start", "factor"), [(0, 16), (1, 8), (3, 4), (14, 8), (15, 16)])
@@ -1203,15 +1065,7 @@ def test_kernels_in_fp64_could_be_fp32() -> None:
     assert 2 * reason.instead[HBM] == op.cost[HBM]
 
 
-DOUBLES = """HloModule jit_f, is_scheduled=true
-
-ENTRY %main (x: f32[512,768], w: f64[768,768]) -> f64[512,768] {
-  %x = f32[512,768]{1,0} parameter(0)
-  %w = f64[768,768]{1,0} parameter(1)
-  %wide = f64[512,768]{1,0} convert(%x)
-  ROOT %dot = f64[512,768]{1,0} dot(%wide, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+DOUBLES = program_text("needed/doubles.hlo")
 
 
 @every("platform", ["cpu", "gpu"])
@@ -1222,22 +1076,7 @@ def test_products_in_fp64_are_wide_on_any_chip_and_so_is_what_feeds_them(platfor
     assert ("wide-format" in reasons(list(reviewed_program(parse(single), platform)))) == (platform == "gpu")
 
 
-AGAIN = """HloModule jit_f, is_scheduled=true
-
-%relu (p: bf16[4096,4096]) -> bf16[4096,4096] {
-  %p = bf16[4096,4096]{1,0} parameter(0)
-  %zero = bf16[] constant(0)
-  %zeros = bf16[4096,4096]{1,0} broadcast(%zero), dimensions={}
-  ROOT %max = bf16[4096,4096]{1,0} maximum(%p, %zeros)
-}
-
-ENTRY %main (x: bf16[4096,4096]) -> (bf16[4096,4096], bf16[4096,4096]) {
-  %x = bf16[4096,4096]{1,0} parameter(0)
-  %one = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%relu, metadata={op_name="jit(f)/max"}
-  %two = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%relu, metadata={op_name="jit(f)/OTHER"}
-  ROOT %both = (bf16[4096,4096]{1,0}, bf16[4096,4096]{1,0}) tuple(%one, %two)
-}
-"""
+AGAIN = program_text("needed/again.hlo")
 
 
 @every(("name", "kinds"), [("max", set()), ("head/max", {"duplicated-work"})])

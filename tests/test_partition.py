@@ -4,6 +4,7 @@ from contextlib import suppress
 from fractions import Fraction
 
 from every import every
+from program_texts import program_text
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.hlo.fusion.fusion_report import fusion_report
@@ -55,16 +56,7 @@ def test_shardings_of_tuples_are_taken_apart() -> None:
     assert parse_shardings(given, (2, 1), {}) == ((X, ()), ((),))
 
 
-MLP = """HloModule mlp
-ENTRY main {
-  x = bf16[256,512] parameter(0), sharding={devices=[2,1,4]<=[8] last_tile_dim_replicate}
-  w1 = bf16[512,2048] parameter(1), sharding={devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}
-  w2 = bf16[2048,512] parameter(2), sharding={devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}
-  h = bf16[256,2048] dot(x, w1), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  t = bf16[256,2048] tanh(h)
-  ROOT y = bf16[256,512] dot(t, w2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+MLP = program_text("partition/mlp.hlo")
 
 
 def test_a_tensor_parallel_mlp_splits_both_products_and_adds_up_the_second() -> None:
@@ -169,52 +161,14 @@ def test_reshapes_transposes_broadcasts_and_sums_are_followed() -> None:
 
 
 def test_a_loop_carries_its_state_in_parts() -> None:
-    text = """HloModule loop, num_partitions=4
-    body {
-      s = (s32[], bf16[64,128], bf16[3,128,128]) parameter(0)
-      i = s32[] get-tuple-element(s), index=0
-      h = bf16[64,128] get-tuple-element(s), index=1
-      ws = bf16[3,128,128] get-tuple-element(s), index=2
-      z = s32[] constant(0)
-      w = bf16[1,128,128] dynamic-slice(ws, i, z, z), dynamic_slice_sizes={1,128,128}
-      v = bf16[128,128] reshape(w)
-      d = bf16[64,128] dot(h, v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-      one = s32[] constant(1)
-      n = s32[] add(i, one)
-      ROOT t = (s32[], bf16[64,128], bf16[3,128,128]) tuple(n, d, ws)
-    }
-    condition {
-      s = (s32[], bf16[64,128], bf16[3,128,128]) parameter(0)
-      i = s32[] get-tuple-element(s), index=0
-      three = s32[] constant(3)
-      ROOT less = pred[] compare(i, three), direction=LT
-    }
-    ENTRY main {
-      h = bf16[64,128] parameter(0), sharding={devices=[4,1]<=[4]}
-      ws = bf16[3,128,128] parameter(1), sharding={replicated}
-      z = s32[] constant(0)
-      s = (s32[], bf16[64,128], bf16[3,128,128]) tuple(z, h, ws)
-      while = (s32[], bf16[64,128], bf16[3,128,128]) while(s), condition=condition, body=body
-      ROOT r = bf16[64,128] get-tuple-element(while), index=1
-    }"""
+    text = program_text("partition/a_loop_carries_its_state_in_parts.hlo")
     cost, entered, _ = ready(text)
     assert cost["matrix/bf16"] == 3 * 2 * 16 * 128 * 128
     assert entered == {}
 
 
 def test_a_region_written_for_one_device_is_taken_as_it_is_written() -> None:
-    body = """%0 = sdy.manual_computation(%a)
-      in_shardings=[<@mesh, [{"x"}, {"y"}]>] out_shardings=[<@mesh, [{"x"}, {}]>] manual_axes={"x", "y"} (%b: tensor<32x32xf32>) {
-      %1 = stablehlo.exponential %b : tensor<32x32xf32>
-      %2 = "stablehlo.all_reduce"(%1) <{replica_groups = dense<[[0, 1, 2, 3], [4, 5, 6, 7]]> : tensor<2x4xi64>}> ({
-      ^bb0(%l: tensor<f32>, %r: tensor<f32>):
-        %3 = stablehlo.add %l, %r : tensor<f32>
-        stablehlo.return %3 : tensor<f32>
-      }) : (tensor<32x32xf32>) -> tensor<32x32xf32>
-      sdy.return %2 : tensor<32x32xf32>
-    } : (tensor<64x128xf32>) -> tensor<64x32xf32>
-    %4 = stablehlo.negate %0 : tensor<64x32xf32>
-    return %4 : tensor<64x32xf32>"""
+    body = program_text("partition/a_region_written_for_one_device_is_taken_as_it_is_written.mlir")
     cost, entered, _ = ready(stable(body, "64x32"))
     assert cost["vector/transcendental"] == 32 * 32
     assert cost["hbm"] == 2 * 2 * 32 * 32 * 4
@@ -234,17 +188,7 @@ def test_rows_of_a_table_split_by_rows_are_looked_up_everywhere_and_added_up() -
 
 
 def test_an_op_that_cannot_be_split_is_an_even_share_and_a_note_counts_it() -> None:
-    text = """HloModule sorted
-    less {
-      a = f32[] parameter(0)
-      b = f32[] parameter(1)
-      ROOT c = pred[] compare(a, b), direction=LT
-    }
-    ENTRY main {
-      x = f32[256,512] parameter(0), sharding={devices=[2,4]<=[8]}
-      s = f32[256,512] sort(x), dimensions={1}, to_apply=less
-      ROOT n = f32[256,512] negate(s)
-    }"""
+    text = program_text("partition/an_op_that_cannot_be_split_is_an_even_share_and_a_note_counts_it.hlo")
     cost, entered, notes = ready(text)
     # The sort at 1/8; the split of the rows goes through it, that of the sorted dimension does not.
     assert cost["hbm"] == 2 * 256 * 512 * 4 // 8 + 2 * 128 * 512 * 4
@@ -277,17 +221,7 @@ def test_without_shardings_every_op_is_an_even_share_in_both_reports() -> None:
 
 
 def test_a_program_that_exchanges_data_itself_is_counted_as_it_is() -> None:
-    text = """HloModule manual, num_partitions=8
-    add {
-      a = f32[] parameter(0)
-      b = f32[] parameter(1)
-      ROOT c = f32[] add(a, b)
-    }
-    ENTRY main {
-      x = f32[1024] parameter(0), sharding={devices=[8]<=[8]}
-      e = f32[1024] exponential(x)
-      ROOT y = f32[1024] all-reduce(e), replica_groups=[1,8]<=[8], to_apply=add
-    }"""
+    text = program_text("partition/a_program_that_exchanges_data_itself_is_counted_as_it_is.hlo")
     cost, entered, notes = ready(text)
     assert cost["vector/transcendental"] == 1024
     assert entered == {"all-reduce 8": 4096}

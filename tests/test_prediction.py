@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from roofline.analysis.excess_causes import causes
 
 from every import every
+from program_texts import program_text
 from roofline.analysis import assemble, price
 from roofline.analysis.expected_times import split_time
 from roofline.analysis.op_times import OpTime
@@ -348,19 +349,7 @@ def test_the_kernels_of_8_bit_blocks_take_what_they_take_in_profiles(one, amount
 
 
 def test_a_kernel_that_writes_8_bit_floats_is_known_by_what_it_converts() -> None:
-    text = """
-HloModule narrow, is_scheduled=true
-
-%body (p: bf16[512,256]) -> f8e4m3fn[512,256] {
-  %p = bf16[512,256]{1,0} parameter(0)
-  ROOT %c = f8e4m3fn[512,256]{1,0} convert(%p)
-}
-
-ENTRY %main (x: bf16[512,256]) -> f8e4m3fn[512,256] {
-  %x = bf16[512,256]{1,0} parameter(0)
-  ROOT %y = f8e4m3fn[512,256]{1,0} fusion(%x), kind=kLoop, calls=%body
-}
-"""
+    text = program_text("prediction/a_kernel_that_writes_8_bit_floats_is_known_by_what_it_converts.hlo")
     made, other = (
         Review(Pricer(parse(each.encode(), "narrow"), "gpu", Network.of(None, "gpu"))).operation(1, 1, Cost.of({"hbm": 1}))
         for each in (text, text.replace("f8e4m3fn", "f32"))

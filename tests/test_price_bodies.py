@@ -1,6 +1,7 @@
 """Fusions are one kernel: the arithmetic of the body where somebody needs it, the bytes of what it really touches."""
 
 from priced import ADD, amounts, capture, fused, price, priced, site
+from program_texts import program_text
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.types import Price, Site
@@ -109,26 +110,7 @@ def test_updates_one_on_another_and_beside_other_results() -> None:
 
 
 def test_a_scatter_in_place() -> None:
-    text = f"""HloModule m
-
-{ADD}
-
-%body {{
-  %p0 = f32[1000]{{0}} parameter(0)
-  %p1 = s32[5,1]{{1,0}} parameter(1)
-  %p2 = f32[5]{{0}} parameter(2)
-  %d = f32[5]{{0}} add(%p2, %p2)
-  ROOT %s = f32[1000]{{0}} scatter(%p0, %p1, %d), update_window_dims={{}}, inserted_window_dims={{0}},
-    scatter_dims_to_operand_dims={{0}}, index_vector_dim=1, to_apply=%add
-}}
-
-ENTRY %main {{
-  %x = f32[1000]{{0}} parameter(0)
-  %i = s32[5,1]{{1,0}} parameter(1)
-  %u = f32[5]{{0}} parameter(2)
-  ROOT %f = f32[1000]{{0}} fusion(%x, %i, %u), kind=kLoop, calls=%body
-}}
-"""
+    text = program_text("price_bodies/a_scatter_in_place.hlo", ADD=ADD)
     module = parse(text)
     found = price(Site(module, module.entry_computation, module.entry_computation.root_instruction))
     # Five updates doubled and added; each is read, and the place it goes to is read and written; five indices.
@@ -144,36 +126,13 @@ def test_every_result_of_several_is_written() -> None:
 
 
 def test_the_same_array_under_two_shapes_is_read_once() -> None:
-    text = """HloModule m
-
-%body {
-  %p0 = f32[100]{0} parameter(0)
-  %p1 = f32[10,10]{1,0} parameter(1)
-  %b = f32[10,10]{1,0} bitcast(%p0)
-  ROOT %r = f32[10,10]{1,0} multiply(%b, %p1)
-}
-
-ENTRY %main {
-  %x = f32[100]{0} parameter(0)
-  %y = f32[10,10]{1,0} bitcast(%x)
-  ROOT %f = f32[10,10]{1,0} fusion(%x, %y), kind=kLoop, calls=%body
-}
-"""
+    text = program_text("price_bodies/the_same_array_under_two_shapes_is_read_once.hlo")
     module = parse(text)
     assert price(Site(module, module.entry_computation, module.entry_computation.root_instruction)).cost["hbm"] == 800
 
 
 def test_fusions_within_fusions_are_one_kernel() -> None:
-    computations = """%inner {
-  %q = f32[1000]{0} parameter(0)
-  ROOT %e = f32[1000]{0} exponential(%q)
-}
-
-%outer {
-  %p0 = f32[1000]{0} parameter(0)
-  %f = f32[1000]{0} fusion(%p0), kind=kLoop, calls=%inner
-  ROOT %s = f32[10]{0} slice(%f), slice={[0:10]}
-}"""
+    computations = program_text("price_bodies/fusions_within_fusions_are_one_kernel.hlo")
     found = priced("f32[10]{0} fusion(%0), kind=kLoop, calls=%outer", "f32[1000]{0}", computations=computations)
     assert amounts(found.cost) == {"vector/transcendental": 10, "hbm": 80}
 

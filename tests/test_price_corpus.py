@@ -241,7 +241,7 @@ def test_every_convention_is_met_in_the_corpus_or_by_hand() -> None:
 @pytest.mark.jax
 def test_the_corpus_compiled_anew_agrees_too() -> None:
     jax = pytest.importorskip("jax")
-    from corpus import CASES, compiled
+    from data.price.corpus import CASES, compiled
     from data.price.make import figures, stripped
     from roofline.hlo.read import parse
 

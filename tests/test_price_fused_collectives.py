@@ -9,6 +9,7 @@ from every import every
 from evidence import reviewed_program
 from hlo_programs import SHARED
 from priced import DATA, amounts
+from program_texts import program_text
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price.program import executed, program
 from roofline.hlo.read import parse
@@ -50,64 +51,7 @@ def test_a_fusion_that_starts_a_gather_is_named_after_it() -> None:
     assert labels["async-collective-start"].endswith("all-gather bf16[1,4096,4096]")
 
 
-HAND = f"""HloModule hand, is_scheduled=true, num_partitions=4
-
-%begin {{
-  %p = f32[256]{{0}} parameter(0)
-  %g = f32[1024]{{0}} all-gather(%p), channel_id=7, replica_groups=[1,4]<=[4], dimensions={{0}}
-  ROOT %s = (f32[256]{{0}}, f32[1024]{{0}}, {STATE}) custom-call(%g), custom_call_target="AsyncCollectiveStart"
-}}
-
-%step {{
-  %p = f32[256]{{0}} parameter(0)
-  %t = f32[1024]{{0}} parameter(1)
-  %n = s32[2]{{0:S(4)}} parameter(2)
-  %f = u32[]{{:S(2)}} parameter(3)
-  %x = f32[512]{{0}} parameter(4)
-  %g = f32[1024]{{0}} all-gather(%p), channel_id=7, replica_groups=[1,4]<=[4], dimensions={{0}}
-  %y = f32[512]{{0}} multiply(%x, %x)
-  ROOT %r = (f32[512]{{0}}, f32[256]{{0}}, f32[1024]{{0}}, f32[1024]{{0}}, {STATE}) tuple(%y, %p, %t, %g, %n, %f)
-}}
-
-%end {{
-  %p = f32[256]{{0}} parameter(0)
-  %t = f32[1024]{{0}} parameter(1)
-  %n = s32[2]{{0:S(4)}} parameter(2)
-  %f = u32[]{{:S(2)}} parameter(3)
-  %g = f32[1024]{{0}} all-gather(%p), channel_id=7, replica_groups=[1,4]<=[4], dimensions={{0}}
-  ROOT %d = f32[1024]{{0}} custom-call(%p, %t, %g, %n, %f), custom_call_target="AsyncCollectiveDone"
-}}
-
-%add {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}}
-
-%summed {{
-  %p = f32[1024]{{0}} parameter(0)
-  %z = s32[] constant(0)
-  %r = f32[1024]{{0}} all-reduce(%p), channel_id=7, replica_groups=[1,4]<=[4], to_apply=%add
-  ROOT %d = f32[256]{{0}} dynamic-slice(%r, %z), dynamic_slice_sizes={{256}}
-}}
-
-ENTRY %main {{
-  %p = f32[256]{{0}} parameter(0)
-  %x = f32[512]{{0}} parameter(1)
-  %s = (f32[256]{{0}}, f32[1024]{{0}}, {STATE}) fusion(%p), kind=kCustom, calls=%begin
-  %s0 = f32[256]{{0}} get-tuple-element(%s), index=0
-  %s1 = f32[1024]{{0}} get-tuple-element(%s), index=1
-  %s2 = s32[2]{{0:S(4)}} get-tuple-element(%s), index=2
-  %s3 = u32[]{{:S(2)}} get-tuple-element(%s), index=3
-  %m = (f32[512]{{0}}, f32[256]{{0}}, f32[1024]{{0}}, f32[1024]{{0}}, {STATE}) fusion(%s0, %s1, %s2, %s3, %x), kind=kLoop, calls=%step
-  %m1 = f32[256]{{0}} get-tuple-element(%m), index=1
-  %m3 = f32[1024]{{0}} get-tuple-element(%m), index=3
-  %m4 = s32[2]{{0:S(4)}} get-tuple-element(%m), index=4
-  %m5 = u32[]{{:S(2)}} get-tuple-element(%m), index=5
-  %d = f32[1024]{{0}} fusion(%m1, %m3, %m4, %m5), kind=kCustom, calls=%end
-  ROOT %r = f32[256]{{0}} fusion(%d), kind=kCustom, calls=%summed
-}}
-"""
+HAND = program_text("price_fused_collectives/hand.hlo", STATE=STATE)
 
 
 def test_a_step_beside_elementwise_work_reads_and_writes_only_that_work() -> None:

@@ -4,47 +4,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from priced import amounts, frozen, price
+from program_texts import program_text
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price.loops import Loops
 from roofline.hlo.price.program import program
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
 
-LOOP = """HloModule loops
-
-%body {{
-  %t = (s32[], f32[8]{{0}}, s32[]) parameter(0)
-  %i = s32[] get-tuple-element(%t), index=0
-  %x = f32[8]{{0}} get-tuple-element(%t), index=1
-  %n = s32[] get-tuple-element(%t), index=2
-  %step = s32[] constant({step})
-  %next = s32[] {operation}(%i, %step)
-  %y = f32[8]{{0}} add(%x, %x)
-  ROOT %r = (s32[], f32[8]{{0}}, s32[]) tuple(%next, %y, %n)
-}}
-
-%condition {{
-  %u = (s32[], f32[8]{{0}}, s32[]) parameter(0)
-  %j = s32[] get-tuple-element(%u), index=0
-  %m = s32[] get-tuple-element(%u), index=2
-  ROOT %c = pred[] compare({compared}), direction={direction}
-}}
-
-ENTRY %main {{
-  %a = f32[8]{{0}} parameter(0)
-  %first = s32[] constant({first})
-  %bound = s32[] constant({bound})
-  %init = (s32[], f32[8]{{0}}, s32[]) tuple(%first, %a, %bound)
-  ROOT %w = (s32[], f32[8]{{0}}, s32[]) while(%init), condition=%condition, body=%body{config}
-}}
-"""
-
-
+LOOP = "price_loops/loop.hlo"
 USUAL = {"first": 0, "bound": 10, "step": 1, "direction": "LT", "operation": "add", "compared": "%j, %m", "config": ""}
 
 
 def loop(**parts: object) -> HloModule:
-    return parse(LOOP.format(**{**USUAL, **parts}))
+    return parse(program_text(LOOP, **{**USUAL, **parts}))
 
 
 def adds(module: HloModule) -> object:
@@ -90,7 +62,7 @@ def test_a_loop_over_other_whole_numbers_is_run() -> None:
 
 
 def test_a_loop_that_only_the_data_end_is_unknown() -> None:
-    module = parse(LOOP.replace("constant({bound})", "parameter(1)").format(**USUAL))
+    module = parse(program_text(LOOP, **USUAL).replace("constant(10)", "parameter(1)"))
     workload = program(module)
     assert workload.cost["vector/fp32"] is None
     assert workload.cost.known("vector/fp32") == 8  # one step
@@ -100,50 +72,7 @@ def test_a_loop_that_only_the_data_end_is_unknown() -> None:
 
 
 def test_a_bound_carried_through_an_outer_loop_is_found() -> None:
-    text = """HloModule nested
-
-%inner_body {
-  %t = (s32[], s32[]) parameter(0)
-  %i = s32[] get-tuple-element(%t), index=0
-  %n = s32[] get-tuple-element(%t), index=1
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  ROOT %r = (s32[], s32[]) tuple(%next, %n)
-}
-
-%inner_condition {
-  %u = (s32[], s32[]) parameter(0)
-  %j = s32[] get-tuple-element(%u), index=0
-  %m = s32[] get-tuple-element(%u), index=1
-  ROOT %c = pred[] compare(%j, %m), direction=LT
-}
-
-%outer_body {
-  %v = (s32[], s32[]) parameter(0)
-  %k = s32[] get-tuple-element(%v), index=0
-  %n2 = s32[] get-tuple-element(%v), index=1
-  %zero = s32[] constant(0)
-  %start = (s32[], s32[]) tuple(%zero, %n2)
-  %w2 = (s32[], s32[]) while(%start), condition=%inner_condition, body=%inner_body
-  %one2 = s32[] constant(1)
-  %k2 = s32[] add(%k, %one2)
-  ROOT %r2 = (s32[], s32[]) tuple(%k2, %n2)
-}
-
-%outer_condition {
-  %u3 = (s32[], s32[]) parameter(0)
-  %j3 = s32[] get-tuple-element(%u3), index=0
-  %limit = s32[] constant(5)
-  ROOT %c3 = pred[] compare(%j3, %limit), direction=LT
-}
-
-ENTRY %main {
-  %z = s32[] constant(0)
-  %seven = s32[] constant(7)
-  %init = (s32[], s32[]) tuple(%z, %seven)
-  ROOT %w = (s32[], s32[]) while(%init), condition=%outer_condition, body=%outer_body
-}
-"""
+    text = program_text("price_loops/a_bound_carried_through_an_outer_loop_is_found.hlo")
     # Five times seven inner steps of one sum, and five outer ones.
     assert program(parse(text)).cost["vector/int32"] == 5 * 7 + 5
 

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 import roofline as rl
 from evidence import reviewed_program
+from program_texts import program_text
 from roofline.analysis.expected_times import predict_op
 from roofline.analysis.modelled_program import modelled
 from roofline.analysis.replaced_program import replaced
@@ -168,24 +169,7 @@ def test_the_bounds_of_a_function_know_that_the_host_may_be_late() -> None:
     assert quick.expected.low_s < quick.time_s - 4e-3 < quick.time_s + 4e-3 < quick.expected.high_s
 
 
-TWO_KERNELS = """HloModule jit_softened, is_scheduled=true
-
-%first (p: f32[8192,4096]) -> f32[8192,4096] {
-  %p = f32[8192,4096]{1,0} parameter(0)
-  ROOT %tanh = f32[8192,4096]{1,0} tanh(%p)
-}
-
-%second (q: f32[8192,4096]) -> f32[8192,4096] {
-  %q = f32[8192,4096]{1,0} parameter(0)
-  ROOT %twice = f32[8192,4096]{1,0} add(%q, %q)
-}
-
-ENTRY %main (x: f32[8192,4096]) -> f32[8192,4096] {
-  %x = f32[8192,4096]{1,0} parameter(0)
-  %stored = f32[8192,4096]{1,0} fusion(%x), kind=kLoop, calls=%first
-  ROOT %made = f32[8192,4096]{1,0} fusion(%stored), kind=kLoop, calls=%second
-}
-"""
+TWO_KERNELS = program_text("replaced_program/two_kernels.hlo")
 
 
 def test_what_a_compiler_stores_beyond_the_model_goes_over_to_the_function() -> None:

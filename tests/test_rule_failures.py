@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from every import every
+from program_texts import program_text
 from recorded_calls import read as read_calls
 from roofline import rule_failures
 from roofline.analysis import analyze, evidence
@@ -28,22 +29,7 @@ from xspace_writer import Event
 
 CPU = Machine.of("cpu", {"vector/fp32": "500 GFLOP/s", "hbm": "20 GB/s"}, kind="cpu")
 # The sum of the rows is computed twice.
-TWICE = """HloModule jit_step, is_scheduled=true
-
-%add (x: f32[], y: f32[]) -> f32[] {
-  %x = f32[] parameter(0)
-  %y = f32[] parameter(1)
-  ROOT %s = f32[] add(%x, %y)
-}
-
-ENTRY %main (a: f32[4096,4096]) -> (f32[4096], f32[4096]) {
-  %a = f32[4096,4096]{1,0} parameter(0)
-  %zero = f32[] constant(0)
-  %first = f32[4096]{0} reduce(%a, %zero), dimensions={1}, to_apply=%add
-  %second = f32[4096]{0} reduce(%a, %zero), dimensions={1}, to_apply=%add
-  ROOT %both = (f32[4096]{0}, f32[4096]{0}) tuple(%first, %second)
-}
-"""
+TWICE = program_text("rule_failures/twice.hlo")
 FAILED = "the rule for one hot products failed on {} (IndexError); please report it"
 
 

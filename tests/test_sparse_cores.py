@@ -7,32 +7,11 @@ import pytest
 from every import every
 from hlo_programs import SHARED
 from priced import amounts
+from program_texts import program_text
 from roofline.hlo.price.program import executed, program
 from roofline.hlo.read import parse
 
-ROWS = """HloModule rows, is_scheduled=true
-
-%taken (t: f32[100,8], i: s32[10]) -> f32[10,8] {
-  %t = f32[100,8]{1,0} parameter(0)
-  %i = s32[10]{0} parameter(1)
-  ROOT %g = f32[10,8]{1,0} gather(%t, %i), GATHERED
-}, execution_thread="sparsecore"
-
-%handed (t: f32[100,8], i: s32[10]) -> f32[10,8] {
-  %t = f32[100,8]{1,0} parameter(0)
-  %i = s32[10]{0} parameter(1)
-  ROOT %c = f32[10,8]{1,0} CALL
-}, execution_thread="sparsecore"
-
-ENTRY %main {
-  %t = f32[100,8]{1,0} parameter(0)
-  %i = s32[10]{0} parameter(1)
-  %p = s32[]{:S(2)} custom-call(), custom_call_target="PrepareAsyncCallStart"
-  %q = token[] custom-call(%p), custom_call_target="PrepareAsyncCallDone"
-  %s = ((f32[100,8]{1,0}, s32[10]{0}), f32[10,8]{1,0}, u32[]{:S(8)}) async-start(%t, %i), async_execution_thread="sparsecore", calls=%handed
-  ROOT %d = f32[10,8]{1,0} async-done(%s)
-}
-"""
+ROWS = program_text("sparse_cores/rows.hlo")
 
 
 ROWS = ROWS.replace("GATHERED", "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, slice_sizes={1,8}")

@@ -3,6 +3,7 @@
 from every import every
 from evidence import reviewed_program
 from hlo_programs import SCANNED_LAYERS
+from program_texts import program_text
 from roofline.cost import NOTHING
 from roofline.hlo.read import parse
 from roofline.workload import Avoidable
@@ -43,17 +44,7 @@ def test_a_slice_with_gaps_is_copied_for_a_reason() -> None:
 
 
 def test_an_indexed_layer_is_copied_outside_of_loops_too() -> None:
-    text = """
-HloModule jit_step, is_scheduled=true
-
-ENTRY %main (x: bf16[8,4096], ws: bf16[4,4096,8192]) -> bf16[8,8192] {
-  %x = bf16[8,4096]{1,0} parameter(0)
-  %ws = bf16[4,4096,8192]{2,1,0} parameter(1)
-  %second = bf16[1,4096,8192]{2,1,0} slice(%ws), slice={[1:2], [0:4096], [0:8192]}
-  %w = bf16[4096,8192]{1,0} bitcast(%second)
-  ROOT %y = bf16[8,8192]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+    text = program_text("stacked_arguments/an_indexed_layer_is_copied_outside_of_loops_too.hlo")
     assert list(stacked(text)) == ["second"]
 
 

@@ -8,6 +8,7 @@ import roofline as rl
 from every import every
 from evidence import reviewed_program
 from hlo_programs import SHARED
+from program_texts import program_text
 from roofline.hlo.read import parse
 
 DATA = Path(__file__).parent / "data" / "tpu"
@@ -43,30 +44,7 @@ def _avoidable(program: str) -> dict[str, set[str]]:
     return {op.name: {one.kind for one in op.avoidable} for op in reviewed_program(module, "tpu") if op.avoidable}
 
 
-REDUCE_SCATTER = """HloModule jit_f, is_scheduled=true, num_partitions=2
-
-%add (x: bf16[], y: bf16[]) -> bf16[] {
-  %x = bf16[] parameter(0)
-  %y = bf16[] parameter(1)
-  ROOT %sum = bf16[] add(%x, %y)
-}
-
-%all-reduce-scatter (input: bf16[2048,1536]) -> bf16[1032,1536] {
-  %input = bf16[2048,1536]{1,0:T(8,128)(2,1)} parameter(0)
-  %zero = bf16[] constant(0)
-  %pad = bf16[2064,1536]{1,0:T(8,128)(2,1)} pad(%input, %zero), padding=0_16x0_0
-  %all-reduce = bf16[2064,1536]{1,0:T(8,128)(2,1)} all-reduce(%pad), channel_id=1, replica_groups={{0,1}}, to_apply=%add
-  %first = s32[] constant(0)
-  ROOT %own = bf16[1032,1536]{1,0:T(8,128)(2,1)} dynamic-slice(%all-reduce, %first, %first), dynamic_slice_sizes={1032,1536}
-}
-
-ENTRY %main (a: bf16[2048,512], b: bf16[512,1536]) -> bf16[1032,1536] {
-  %a = bf16[2048,512]{1,0:T(8,128)(2,1)} parameter(0)
-  %b = bf16[512,1536]{1,0:T(8,128)(2,1)} parameter(1)
-  %dot = bf16[2048,1536]{1,0:T(8,128)(2,1)} convolution(%a, %b), dim_labels=bf_io->bf
-  ROOT %scattered = bf16[1032,1536]{1,0:T(8,128)(2,1)} fusion(%dot), kind=kCustom, calls=%all-reduce-scatter
-}
-"""
+REDUCE_SCATTER = program_text("tpu_findings/reduce_scatter.hlo")
 
 
 def test_a_padded_reduce_scatter_needs_all_of_its_operand() -> None:
@@ -74,24 +52,7 @@ def test_a_padded_reduce_scatter_needs_all_of_its_operand() -> None:
     assert _avoidable(REDUCE_SCATTER) == {}
 
 
-PASSED_ON = """HloModule jit_f, is_scheduled=true
-
-%with_step (left: bf16[2048,512], right: bf16[512,1536], part: bf16[4096,2048]) -> (bf16[2048,1536], bf16[4096,2048]) {
-  %left = bf16[2048,512]{1,0:T(8,128)(2,1)} parameter(0)
-  %right = bf16[512,1536]{1,0:T(8,128)(2,1)} parameter(1)
-  %part = bf16[4096,2048]{1,0:T(8,128)(2,1)} parameter(2)
-  %dot = bf16[2048,1536]{1,0:T(8,128)(2,1)} convolution(%left, %right), dim_labels=bf_io->bf
-  ROOT %both = (bf16[2048,1536]{1,0:T(8,128)(2,1)}, bf16[4096,2048]{1,0:T(8,128)(2,1)}) tuple(%dot, %part)
-}
-
-ENTRY %main (a: bf16[2048,512], b: bf16[512,1536], c: bf16[4096,2048]) -> bf16[2048,1536] {
-  %a = bf16[2048,512]{1,0:T(8,128)(2,1)} parameter(0)
-  %b = bf16[512,1536]{1,0:T(8,128)(2,1)} parameter(1)
-  %c = bf16[4096,2048]{1,0:T(8,128)(2,1)} parameter(2)
-  %fusion = (bf16[2048,1536]{1,0:T(8,128)(2,1)}, bf16[4096,2048]{1,0:T(8,128)(2,1)}) fusion(%a, %b, %c), calls=%with_step, kind=kLoopALIAS
-  ROOT %result = bf16[2048,1536]{1,0:T(8,128)(2,1)} get-tuple-element(%fusion), index=0
-}
-"""
+PASSED_ON = program_text("tpu_findings/passed_on.hlo")
 
 
 def test_operands_that_a_fusion_passes_on_in_place_are_no_results_of_it() -> None:
@@ -99,18 +60,7 @@ def test_operands_that_a_fusion_passes_on_in_place_are_no_results_of_it() -> Non
     assert _avoidable(PASSED_ON.replace("ALIAS", ", output_to_operand_aliasing={{1}: (2, {})}")) == {}
 
 
-PREFETCHED = """HloModule jit_f, is_scheduled=true
-
-ENTRY %main (a: f32[4096,1024]) -> f32[4096,1024] {
-  %a = f32[4096,1024]{1,0:T(8,128)} parameter(0)
-  %first = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a), metadata={op_name="first"}
-  %first-done = f32[4096,1024]{1,0:T(8,128)SPACE} copy-done(%first)
-  %one = f32[4096,1024]{1,0:T(8,128)} exponential(%first-done)
-  %second = (f32[4096,1024]{1,0:T(8,128)SPACE}, f32[4096,1024]{1,0:T(8,128)}, u32[]{:S(2)}) copy-start(%a), metadata={op_name="second"}
-  %second-done = f32[4096,1024]{1,0:T(8,128)SPACE} copy-done(%second)
-  ROOT %two = f32[4096,1024]{1,0:T(8,128)} add(%one, %second-done)
-}
-"""
+PREFETCHED = program_text("tpu_findings/prefetched.hlo")
 
 
 @every(("space", "kinds"), [("S(1)", {}), ("S(3)", {}), ("", {"second": {"duplicated-work"}})])
@@ -190,27 +140,7 @@ ENTRY %main (a: {array.partition("{")[0]}) -> {array.partition("{")[0]} {{
     assert _avoidable(program) == kinds
 
 
-LOGITS = """HloModule jit_loss, is_scheduled=true
-
-%product (x: bf16[512,256], w: bf16[256,4096]) -> (f32[512,4096], bf16[512,4096]) {
-  %x = bf16[512,256]{1,0} parameter(0)
-  %w = bf16[256,4096]{1,0} parameter(1)
-  %logits = bf16[512,4096]{1,0} convolution(%x, %w), dim_labels=bf_io->bf
-  %wide = f32[512,4096]{1,0} convert(%logits)
-  ROOT %both = (f32[512,4096]{1,0}, bf16[512,4096]{1,0}) tuple(%wide, %logits)
-}
-
-ENTRY %main (x: bf16[512,256], w: bf16[256,4096]) -> (f32[512,8], bf16[512,USED]) {
-  %x = bf16[512,256]{1,0} parameter(0)
-  %w = bf16[256,4096]{1,0} parameter(1)
-  %both = (f32[512,4096]{1,0}, bf16[512,4096]{1,0}) fusion(%x, %w), kind=kOutput, calls=%product
-  %wide = f32[512,4096]{1,0} get-tuple-element(%both), index=0
-  %logits = bf16[512,4096]{1,0} get-tuple-element(%both), index=1
-  %targets = f32[512,8]{1,0} slice(%wide), slice={[0:512], [0:8]}
-  %words = bf16[512,USED]{1,0} slice(%logits), slice={[0:512], [0:USED]}
-  ROOT %result = (f32[512,8]{1,0}, bf16[512,USED]{1,0}) tuple(%targets, %words)
-}
-"""
+LOGITS = program_text("tpu_findings/logits.hlo")
 
 
 def test_a_product_that_is_used_whole_in_one_form_and_in_part_in_another_is_needed() -> None:

@@ -7,6 +7,7 @@ import pytest
 from every import every
 from evidence import reviewed_program
 from hlo_programs import SHARED
+from program_texts import program_text
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.read import parse
 from roofline.sources.hlo_dump import read_modules
@@ -90,27 +91,7 @@ def test_a_convolution_of_the_author_keeps_its_name_where_it_is_a_product() -> N
     assert _label(program.replace("dot_general", "conv_general_dilated")) == "convolution 25088×64×32 bf16"
 
 
-NESTED = """HloModule jit_f, is_scheduled=true
-
-%inner (p0: bf16[64,32], p1: bf16[32,16]) -> f32[64,16] {
-  %p0 = bf16[64,32] parameter(0)
-  %p1 = bf16[32,16] parameter(1)
-  ROOT %dot = f32[64,16] convolution(%p0, %p1), dim_labels=bf_io->bf, metadata={op_name="jit(f)/dot_general"}
-}
-
-%outer (q0: bf16[64,32], q1: bf16[32,16]) -> f32[64,16] {
-  %q0 = bf16[64,32] parameter(0)
-  %q1 = bf16[32,16] parameter(1)
-  %product = f32[64,16] fusion(%q0, %q1), kind=kOutput, calls=%inner
-  ROOT %exp = f32[64,16] exponential(%product), metadata={op_name="jit(f)/exp"}
-}
-
-ENTRY %main (a: bf16[64,32], b: bf16[32,16]) -> f32[64,16] {
-  %a = bf16[64,32] parameter(0)
-  %b = bf16[32,16] parameter(1)
-  ROOT %fusion = f32[64,16] fusion(%a, %b), kind=kOutput, calls=%outer, metadata={op_name="jit(f)/exp"}
-}
-"""
+NESTED = program_text("tpu_labels/nested.hlo")
 
 
 def test_a_fusion_is_labelled_by_the_product_in_it_however_deep() -> None:
@@ -138,28 +119,7 @@ def test_labels_of_compiled_programs_have_the_sizes_that_were_priced(name: str) 
     assert checked >= 4
 
 
-EXCHANGED = """HloModule jit_f, is_scheduled=true, num_partitions=2
-
-%add (x: bf16[], y: bf16[]) -> bf16[] {
-  %x = bf16[] parameter(0)
-  %y = bf16[] parameter(1)
-  ROOT %sum = bf16[] add(%x, %y)
-}
-
-%all-reduce-scatter (input: bf16[2048,1536]) -> bf16[1032,1536] {
-  %input = bf16[2048,1536] parameter(0)
-  %zero = bf16[] constant(0)
-  %pad = bf16[2064,1536] pad(%input, %zero), padding=0_16x0_0
-  %all-reduce = bf16[2064,1536] all-reduce(%pad), channel_id=1, replica_groups={{0,1}}, to_apply=%add
-  %first = s32[] constant(0)
-  ROOT %own = bf16[1032,1536] dynamic-slice(%all-reduce, %first, %first), dynamic_slice_sizes={1032,1536}
-}
-
-ENTRY %main (a: bf16[2048,1536]) -> bf16[1032,1536] {
-  %a = bf16[2048,1536] parameter(0)
-  ROOT %fusion = bf16[1032,1536] fusion(%a), kind=kCustom, calls=%all-reduce-scatter, metadata={op_name="jit(f)/dot_general"}
-}
-"""
+EXCHANGED = program_text("tpu_labels/exchanged.hlo")
 
 
 def test_a_fusion_around_a_collective_is_labelled_by_it() -> None:

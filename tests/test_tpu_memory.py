@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from every import every
+from program_texts import program_text
 from protobufs import integer, message
 from roofline.analysis import analyze
 from roofline.hlo.memory.assignment import read_assignment
@@ -76,17 +77,9 @@ def test_the_peak_is_the_stated_one_less_arrays_in_vmem(file: Path, stated: int,
 
 
 def test_a_copy_to_another_layout_is_not_made_in_place() -> None:
-    body = """
-ENTRY main {{
-  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
-  a = f32[1024,1024]{{1,0:T(8,128)}} sort(x), dimensions={{1}}, to_apply=less
-  b = f32[1024,1024]{{{layout}:T(8,128)}} copy(a)
-  ROOT r = f32[1]{{0:T(128)}} custom-call(b), custom_call_target="k"
-}}
-less {{ p = f32[] parameter(0)\n q = f32[] parameter(1)\n ROOT l = pred[] compare(p, q), direction=LT }}
-"""
-    assert peak(HEAD + body.format(layout="1,0")).temporaries == MATRIX
-    assert peak(HEAD + body.format(layout="0,1")).temporaries == 2 * MATRIX
+    body = "tpu_memory/a_copy_to_another_layout_is_not_made_in_place.hlo"
+    assert peak(HEAD + program_text(body, layout="1,0")).temporaries == MATRIX
+    assert peak(HEAD + program_text(body, layout="0,1")).temporaries == 2 * MATRIX
 
 
 OWN = "  a = f32[1024,1024]{1,0:T(8,128)} reverse(x), dimensions={0}"
@@ -123,31 +116,9 @@ ENTRY main {{
 
 @every(("matrices", "heap"), [(1, 1), (2, 3)])
 def test_the_memory_of_a_carried_array_is_free_between_its_last_use_and_its_next_value(matrices: int, heap: int) -> None:
-    text = f"""{HEAD}
-body {{
-  t = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = f32[1024,1024]{{1,0:T(8,128)}} get-tuple-element(t), index=1
-  s = f32[1]{{0:T(128)}} custom-call(x), custom_call_target="small"
-  y = f32[{matrices},1024,1024]{{2,1,0:T(8,128)}} custom-call(s), custom_call_target="large"
-  u = f32[1]{{0:T(128)}} custom-call(y), custom_call_target="small"
-  z = f32[1024,1024]{{1,0:T(8,128)}} custom-call(u), custom_call_target="next"
-  ROOT r = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) tuple(i, z)
-}}
-condition {{
-  c = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) parameter(0)
-  j = s32[] get-tuple-element(c), index=0
-  ROOT l = pred[] compare(j, j), direction=LT
-}}
-ENTRY main {{
-  n = s32[] parameter(0)
-  first = f32[1024,1024]{{1,0:T(8,128)}} custom-call(n), custom_call_target="first"
-  init = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) tuple(n, first)
-  w = (s32[], f32[1024,1024]{{1,0:T(8,128)}}) while(init), condition=condition, body=body
-  last = f32[1024,1024]{{1,0:T(8,128)}} get-tuple-element(w), index=1
-  ROOT r = f32[1]{{0:T(128)}} custom-call(last), custom_call_target="small"
-}}
-"""
+    text = program_text(
+        "tpu_memory/the_memory_of_a_carried_array_is_free_between_its_last_use_and_its_next_value.hlo", HEAD=HEAD, matrices=matrices
+    )
     found = peak(text)
     # `y` is live where `x` is not any more, and `z` not yet: one matrix fits in the memory of `x`, two are placed behind it.
     assert found.temporaries // MATRIX == heap
@@ -168,22 +139,7 @@ ENTRY main {{
 
 
 def test_a_sparse_core_gets_its_operands_after_it_is_started() -> None:
-    text = f"""{HEAD}
-gather {{
-  p = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
-  q = s32[1024]{{0:T(1024)}} parameter(1)
-  ROOT o = f32[512,1024]{{1,0:T(8,128)}} custom-call(p, q), custom_call_target="gather"
-}}
-ENTRY main {{
-  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
-  i = s32[1024]{{0:T(1024)}} parameter(1)
-  a = f32[1024,1024]{{1,0:T(8,128)}} reverse(x), dimensions={{0}}
-  s = ((), (), (s32[4]{{0:S(10)}})) async-start(), calls=gather
-  u = ((f32[1024,1024]{{1,0:T(8,128)}}, s32[1024]{{0:T(1024)}}), f32[512,1024]{{1,0:T(8,128)}}, (s32[4]{{0:S(10)}})) async-update(s, a, i)
-  d = f32[512,1024]{{1,0:T(8,128)}} async-done(u)
-  ROOT r = f32[1]{{0:T(128)}} custom-call(d), custom_call_target="k"
-}}
-"""
+    text = program_text("tpu_memory/a_sparse_core_gets_its_operands_after_it_is_started.hlo", HEAD=HEAD)
     # The operand, and the half of it that is gathered; besides, the tuples of the start (without the empty ones) and of the update.
     assert peak(text).temporaries == MATRIX + MATRIX // 2 + 4 * ALIGNMENT + TUPLE
 
@@ -256,15 +212,7 @@ def test_a_damaged_configuration_states_nothing(config: str) -> None:
 
 def test_slices_that_are_joined_in_place_count_once_in_vmem() -> None:
     half = "f32[512,1024]{1,0:T(8,128)S(1)}"
-    text = f"""{HEAD}
-ENTRY main {{
-  x = f32[1024,1024]{{1,0:T(8,128)}} parameter(0)
-  a = {half} slice(x), slice={{[0:512], [0:1024]}}
-  b = {half} slice(x), slice={{[512:1024], [0:1024]}}
-  c = f32[1024,1024]{{1,0:T(8,128)S(1)}} custom-call(a, b), custom_call_target="ConcatBitcast"
-  ROOT y = f32[1]{{0:T(128)}} custom-call(c), custom_call_target="k"
-}}
-"""
+    text = program_text("tpu_memory/slices_that_are_joined_in_place_count_once_in_vmem.hlo", HEAD=HEAD, half=half)
     assert vmem(peak(text)).arrays_bytes == MATRIX
 
 
@@ -335,15 +283,9 @@ SMALL, LARGE = "f32[1024,1024]{1,0:T(8,128)}", "f32[2,1024,1024]{2,1,0:T(8,128)}
 
 
 def test_arrays_that_are_live_at_different_times_leave_gaps_where_the_next_does_not_fit() -> None:
-    text = f"""{HEAD}
-ENTRY main {{
-  x = {SMALL} parameter(0)
-  a = {SMALL} custom-call(x), custom_call_target="k"
-  b = {SMALL} custom-call(a), custom_call_target="k"
-  c = {LARGE} custom-call(b), custom_call_target="k"
-  ROOT r = f32[1]{{0:T(128)}} custom-call(b, c), custom_call_target="k"
-}}
-"""
+    text = program_text(
+        "tpu_memory/arrays_that_are_live_at_different_times_leave_gaps_where_the_next_does_not_fit.hlo", HEAD=HEAD, SMALL=SMALL, LARGE=LARGE
+    )
     memory = peak(text)
     # `a` is gone when `c` is made, but `b` was placed behind it, so that the two matrices of `c` come after both.
     assert memory.temporaries == 4 * MATRIX
@@ -355,19 +297,7 @@ ENTRY main {{
 
 
 def test_an_array_is_placed_in_the_smallest_gap_that_it_fits_in() -> None:
-    text = f"""{HEAD}
-ENTRY main {{
-  x = {SMALL} parameter(0)
-  a = {LARGE} custom-call(x), custom_call_target="k"
-  b = {SMALL} custom-call(x), custom_call_target="k"
-  c = {SMALL} custom-call(x), custom_call_target="k"
-  d = {SMALL} custom-call(x), custom_call_target="k"
-  e = {SMALL} custom-call(a, c), custom_call_target="k"
-  f = {SMALL} custom-call(e), custom_call_target="k"
-  g = {LARGE} custom-call(f), custom_call_target="k"
-  ROOT r = f32[1]{{0:T(128)}} custom-call(b, d, f, g), custom_call_target="k"
-}}
-"""
+    text = program_text("tpu_memory/an_array_is_placed_in_the_smallest_gap_that_it_fits_in.hlo", HEAD=HEAD, SMALL=SMALL, LARGE=LARGE)
     # `e` comes last, since it is made while `a` and `c` are used; `f` then takes the place of `c`, and `g` that of `a`.
     assert peak(text).temporaries == 6 * MATRIX
 
@@ -393,28 +323,7 @@ def test_memory_that_a_loop_needs_again_is_lent_for_no_longer() -> None:
 
 
 def test_every_tuple_has_memory_for_the_whole_program() -> None:
-    text = f"""{HEAD}
-body {{
-  t = (s32[], {SMALL}) parameter(0)
-  i = s32[] get-tuple-element(t), index=0
-  x = {SMALL} get-tuple-element(t), index=1
-  ROOT r = (s32[], {SMALL}) tuple(i, x)
-}}
-condition {{
-  c = (s32[], {SMALL}) parameter(0)
-  j = s32[] get-tuple-element(c), index=0
-  ROOT l = pred[]{{:T(512)}} compare(j, j), direction=LT
-}}
-ENTRY main {{
-  n = s32[] parameter(0)
-  y = {SMALL} parameter(1)
-  p = (f32[1]{{0:T(128)S(1)}}, f32[1]{{0:T(128)S(1)}}) custom-call(y), custom_call_target="k"
-  q = (f32[1]{{0:T(128)S(1)}}, f32[1]{{0:T(128)S(1)}}) custom-call(y), custom_call_target="k"
-  init = (s32[], {SMALL}) tuple(n, y)
-  w = (s32[], {SMALL}) while(init), condition=condition, body=body
-  ROOT r = (s32[], {SMALL}) tuple(n, y)
-}}
-"""
+    text = program_text("tpu_memory/every_tuple_has_memory_for_the_whole_program.hlo", HEAD=HEAD, SMALL=SMALL)
     # Those of `p`, of `q` and of the loop, which is one; the result's is not temporary. And what the condition returns.
     assert peak(text).temporaries == ALIGNMENT + 2 * ALIGNMENT + TUPLE
 

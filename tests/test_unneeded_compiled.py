@@ -5,6 +5,7 @@ import pytest
 from every import every
 from evidence import reviewed_program
 from hlo_programs import BIASED
+from program_texts import program_text
 from roofline.hlo.ir import equality
 from roofline.hlo.read import parse
 from roofline.operation import Streamed
@@ -25,16 +26,7 @@ def found(program: str) -> list[Avoidable]:
 @every(("epilogue", "told"), [("DEFAULT", True), ("RELU", False), ("BIAS_GELU", False)])
 def test_products_with_an_activation_between_them_have_no_other_order(epilogue: str, told: bool) -> None:
     call = f'custom_call_target="__cublas$lt$matmul", backend_config={GEMM.replace("EPILOGUE", epilogue)}'
-    program = f"""HloModule tower
-ENTRY %main (x: bf16[65536,2048], b: bf16[2048,2048], c: bf16[2048,64]) -> bf16[65536,64] {{
-  %x = bf16[65536,2048]{{1,0}} parameter(0)
-  %b = bf16[2048,2048]{{1,0}} parameter(1)
-  %c = bf16[2048,64]{{1,0}} parameter(2)
-  %first = (bf16[65536,2048]{{1,0}}, s8[1024]{{0}}) custom-call(%x, %b), {call}
-  %made = bf16[65536,2048]{{1,0}} get-tuple-element(%first), index=0
-  ROOT %second = bf16[65536,64]{{1,0}} dot(%made, %c), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-}}
-"""
+    program = program_text("unneeded_compiled/products_with_an_activation_between_them_have_no_other_order.hlo", call=call)
     assert bool([one for one in found(program) if one.kind == "product-order"]) == told
 
 
@@ -45,15 +37,7 @@ def test_attention_with_heads_that_were_padded(data: int, told: bool) -> None:
     filled = "\n".join(
         f"  %{name} = bf16[8,4096,16,128]{{3,2,1,0}} pad(%x, %zero), padding=0_0x0_0x0_0x0_{128 - data}" for name in ("q", "k", "v")
     )
-    program = f"""HloModule encode
-ENTRY %main (x: bf16[8,4096,16,{data}]) -> bf16[8,16,4096,128] {{
-  %x = bf16[8,4096,16,{data}]{{3,2,1,0}} parameter(0)
-  %zero = bf16[] constant(0)
-{filled}
-  %call = (bf16[8,16,4096,128]{{3,1,2,0}}, u8[256]{{0}}) custom-call(%q, %k, %v), {call}
-  ROOT %made = bf16[8,16,4096,128]{{3,1,2,0}} get-tuple-element(%call), index=0
-}}
-"""
+    program = program_text("unneeded_compiled/attention_with_heads_that_were_padded.hlo", data=data, filled=filled, call=call)
     factors = [one.factor for one in found(program) if one.kind == "padding" and one.factor]
     assert factors == ([2] if told else [])
 
@@ -61,19 +45,7 @@ ENTRY %main (x: bf16[8,4096,16,{data}]) -> bf16[8,16,4096,128] {{
 @every(("start", "rows", "factor"), [(0, 1000, 2), (0, 1500, 4 / 3), (0, 2000, None), (500, 1000, 4 / 3), (1000, 1000, None)])
 def test_what_is_added_to_padded_rows_by_an_update_leaves_them_padded(start: int, rows: int, factor: float | None) -> None:
     # XLA adds padded rows to others as an update of those others. What is written behind the data fills the rows up.
-    program = f"""HloModule residual
-ENTRY %main (x: bf16[1000,1024], new: bf16[{rows},1024], w: bf16[1024,1024]) -> bf16[2000,1024] {{
-  %x = bf16[1000,1024]{{1,0}} parameter(0)
-  %new = bf16[{rows},1024]{{1,0}} parameter(1)
-  %w = bf16[1024,1024]{{1,0}} parameter(2)
-  %zero = bf16[] constant(0)
-  %at = s32[] constant({start})
-  %first = s32[] constant(0)
-  %filled = bf16[2000,1024]{{1,0}} pad(%x, %zero), padding=0_1000x0_0
-  %both = bf16[2000,1024]{{1,0}} dynamic-update-slice(%filled, %new, %at, %first)
-  ROOT %made = bf16[2000,1024]{{1,0}} dot(%both, %w), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-}}
-"""
+    program = program_text("unneeded_compiled/what_is_added_to_padded_rows_by_an_update_leaves_them_padded.hlo", rows=rows, start=start)
     factors = [one.factor for one in found(program) if one.kind == "padding" and one.factor]
     assert factors == ([pytest.approx(factor)] if factor else [])
 
@@ -104,18 +76,7 @@ ENTRY %main (x: bf16[16,4096], w: f32[4096,4096], old: f32[4096,4096]) -> (bf16[
 
 def transformed(length: int, then: str) -> list[Avoidable]:
     """What could be avoided in a transform of real numbers as complex ones, a product with a real filter, and the transform back."""
-    return found(f"""HloModule filter
-ENTRY %main (x: f32[64,{length}], h: f32[64,{length}]) -> f32[64,{length}] {{
-  %x = f32[64,{length}]{{1,0}} parameter(0)
-  %h = f32[64,{length}]{{1,0}} parameter(1)
-  %wide = c64[64,{length}]{{1,0}} convert(%x)
-  %spectrum = c64[64,{length}]{{1,0}} fft(%wide), fft_type=FFT, fft_length={{{length}}}
-  %factor = c64[64,{length}]{{1,0}} convert(%h)
-  %filtered = c64[64,{length}]{{1,0}} multiply(%spectrum, %factor)
-  %back = c64[64,{length}]{{1,0}} fft(%filtered), fft_type=IFFT, fft_length={{{length}}}
-  ROOT %made = f32[64,{length}]{{1,0}} {then}(%back)
-}}
-""")
+    return found(program_text("unneeded_compiled/transformed.hlo", length=length, then=then))
 
 
 @every(("length", "said"), [(16384, ""), (2 * 3 * 5 * 7, ""), (16381, "which is a prime"), (11 * 128, "the prime factor 11")])
@@ -131,27 +92,7 @@ def test_the_way_back_from_any_product_with_a_spectrum_may_be_complex() -> None:
     assert [one.factor for one in halved] == [2, 2]  # the conversion and the transform of real numbers
 
 
-CACHE = """HloModule decode
-%turned (p: bf16[32,8,2048,128], new: bf16[32,8,ROWS,128], at: s32[]) -> bf16[32,2048,8,128] {
-  %p = bf16[32,8,2048,128]{3,2,1,0} parameter(0)
-  %new = bf16[32,8,ROWS,128]{3,2,1,0} parameter(1)
-  %at = s32[] parameter(2)
-  %first = s32[] constant(0)
-  %scaled = bf16[32,8,ROWS,128]{3,2,1,0} add(%new, %new)
-  %updated = bf16[32,8,2048,128]{3,2,1,0} dynamic-update-slice(%p, %scaled, %first, %first, %at, %first)
-  ROOT %back = bf16[32,2048,8,128]{3,2,1,0} transpose(%updated), dimensions={0,2,1,3}
-}
-
-ENTRY %main (cache: bf16[32,2048,8,128], new: bf16[32,8,ROWS,128], at: s32[]) -> (bf16[32,2048,8,128], bf16[32,8,2048,128]) {
-  %cache = bf16[32,2048,8,128]{3,2,1,0} parameter(0)
-  %new = bf16[32,8,ROWS,128]{3,2,1,0} parameter(1)
-  %at = s32[] parameter(2)
-  %turn = bf16[32,8,2048,128]{3,2,1,0} transpose(%cache), dimensions={0,2,1,3}
-  %kept = bf16[32,8,2048,128]{3,2,1,0} copy(%turn)
-  %back = bf16[32,2048,8,128]{3,2,1,0} fusion(%turn, %new, %at), kind=kLoop, calls=%turned
-  ROOT %made = (bf16[32,2048,8,128]{3,2,1,0}, bf16[32,8,2048,128]{3,2,1,0}) tuple(%back, %kept)
-}
-"""
+CACHE = program_text("unneeded_compiled/cache.hlo")
 
 
 @every(("rows", "kernels"), [(5, 3), (1024, 2)])
@@ -164,35 +105,7 @@ def test_a_cache_that_is_turned_for_a_matmul_and_back(rows: int, kernels: int) -
 
 
 def test_rows_that_are_spread_over_experts_and_turned() -> None:
-    program = """HloModule experts
-%spread (x: bf16[4096,1024], first: s32[16], end: s32[16]) -> bf16[16,4096,1024] {
-  %x = bf16[4096,1024]{1,0} parameter(0)
-  %first = s32[16]{0} parameter(1)
-  %end = s32[16]{0} parameter(2)
-  %row = s32[16,4096,1024]{2,1,0} iota(), iota_dimension=1
-  %from = s32[16,4096,1024]{2,1,0} broadcast(%first), dimensions={0}
-  %to = s32[16,4096,1024]{2,1,0} broadcast(%end), dimensions={0}
-  %after = pred[16,4096,1024]{2,1,0} compare(%from, %row), direction=LE
-  %before = pred[16,4096,1024]{2,1,0} compare(%row, %to), direction=LT
-  %chosen = pred[16,4096,1024]{2,1,0} and(%after, %before)
-  %zero = bf16[] constant(0)
-  %none = bf16[16,4096,1024]{2,1,0} broadcast(%zero), dimensions={}
-  %each = bf16[16,4096,1024]{2,1,0} broadcast(%x), dimensions={1,2}
-  ROOT %rows = bf16[16,4096,1024]{2,1,0} select(%chosen, %each, %none)
-}
-
-ENTRY %main (x: bf16[4096,1024], first: s32[16], end: s32[16], w: bf16[16,1024,2048]) -> bf16[4096,2048] {
-  %x = bf16[4096,1024]{1,0} parameter(0)
-  %first = s32[16]{0} parameter(1)
-  %end = s32[16]{0} parameter(2)
-  %w = bf16[16,1024,2048]{2,1,0} parameter(3)
-  %rows = bf16[16,4096,1024]{2,1,0} fusion(%x, %first, %end), kind=kLoop, calls=%spread
-  %turned = bf16[4096,16,1024]{2,1,0} transpose(%rows), dimensions={1,0,2}
-  %left = bf16[4096,16384]{1,0} bitcast(%turned)
-  %right = bf16[16384,2048]{1,0} bitcast(%w)
-  ROOT %made = bf16[4096,2048]{1,0} dot(%left, %right), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+    program = program_text("unneeded_compiled/rows_that_are_spread_over_experts_and_turned.hlo")
     told = {op.name: op.avoidable[0].kind for op in reviewed_program(parse(program), "gpu") if op.avoidable}
     assert told == dict.fromkeys(("rows", "turned", "made"), "dense-experts")
 
@@ -227,23 +140,9 @@ ENTRY %main (x: bf16[256,258,258,16], w: bf16[256,{size.replace("x", ",")},16]) 
 @every(("stored", "told"), [("s8", True), ("f8e4m3fn", True), ("u8", False), ("bf16", False)])
 def test_quantized_weights_that_are_stored_wide_before_they_are_multiplied(stored: str, told: bool) -> None:
     cast = "%wide = bf16[4096,8192]{1,0} convert(%w)" if stored != "bf16" else "%wide = bf16[4096,8192]{1,0} bitcast(%w)"
-    program = f"""HloModule decode
-%dequantized (w: {stored}[4096,8192], s: bf16[8192]) -> bf16[4096,8192] {{
-  %w = {stored}[4096,8192]{{1,0}} parameter(0)
-  %s = bf16[8192]{{0}} parameter(1)
-  {cast}
-  %scale = bf16[4096,8192]{{1,0}} broadcast(%s), dimensions={{1}}
-  ROOT %scaled = bf16[4096,8192]{{1,0}} multiply(%wide, %scale)
-}}
-
-ENTRY %main (x: bf16[16,4096], w: {stored}[4096,8192], s: bf16[8192]) -> bf16[16,8192] {{
-  %x = bf16[16,4096]{{1,0}} parameter(0)
-  %w = {stored}[4096,8192]{{1,0}} parameter(1)
-  %s = bf16[8192]{{0}} parameter(2)
-  %weights = bf16[4096,8192]{{1,0}} fusion(%w, %s), kind=kLoop, calls=%dequantized
-  ROOT %made = bf16[16,8192]{{1,0}} dot(%x, %weights), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}
-}}
-"""
+    program = program_text(
+        "unneeded_compiled/quantized_weights_that_are_stored_wide_before_they_are_multiplied.hlo", stored=stored, cast=cast
+    )
     found = {
         op.name: int(one.instead.known(HBM))
         for op in reviewed_program(parse(program), "gpu")
@@ -268,21 +167,7 @@ ENTRY %main (x: pred[]) -> pred[] {
 @pytest.mark.parametrize(("alias", "group"), [("", "arguments"), (", input_output_alias={ {1}: (1, {}, must-alias) }", "")])
 def test_an_argument_that_is_turned_for_matmuls_could_be_stored_so(alias: str, group: str) -> None:
     # What the program replaces in every call has to be turned in every call.
-    program = f"""HloModule mlp, is_scheduled=true{alias}
-
-turn {{
-  w = s8[4096,16384]{{1,0}} parameter(0)
-  ROOT turned = s8[16384,4096]{{1,0}} transpose(w), dimensions={{1,0}}
-}}
-
-ENTRY main {{
-  x = s8[8192,4096]{{1,0}} parameter(0)
-  w = s8[4096,16384]{{1,0}} parameter(1), metadata={{op_name="weights"}}
-  turned = s8[16384,4096]{{1,0}} fusion(w), kind=kInput, calls=turn
-  dot = s32[8192,16384]{{1,0}} dot(x, turned), lhs_contracting_dims={{1}}, rhs_contracting_dims={{1}}
-  ROOT made = (s32[8192,16384]{{1,0}}, s8[4096,16384]{{1,0}}) tuple(dot, w)
-}}
-"""
+    program = program_text("unneeded_compiled/an_argument_that_is_turned_for_matmuls_could_be_stored_so.hlo", alias=alias)
     (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
     assert copied.group == group
     assert ("weights" in observed(copied)) == bool(group)
@@ -310,43 +195,14 @@ def test_gradients_of_a_few_rows_summed_by_a_loop_update_the_whole_table(rows: i
     # Four trips of 2,000 rows are 8% of 100,000; as compiled, each trip scatters into the sum.
     table, state = "f32[100000,64]{1,0}", f"(s32[], f32[100000,64]{{1,0}}, s32[{rows},1]{{1,0}}, f32[{rows},64]{{1,0}})"
     rows_of = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
-    program = f"""HloModule accumulate, is_scheduled=true
-%sum (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}}
-%less (s: {state}) -> pred[] {{
-  %s = {state} parameter(0)
-  %i = s32[] get-tuple-element(%s), index=0
-  %four = s32[] constant(4)
-  ROOT %is = pred[] compare(%i, %four), direction=LT
-}}
-%trip (s: {state}) -> {state} {{
-  %s = {state} parameter(0)
-  %i = s32[] get-tuple-element(%s), index=0
-  %before = {table} get-tuple-element(%s), index=1
-  %ids = s32[{rows},1]{{1,0}} get-tuple-element(%s), index=2
-  %grads = f32[{rows},64]{{1,0}} get-tuple-element(%s), index=3
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  {uses}
-  %after = {table} scatter(%before, %ids, %grads), {rows_of}, to_apply=%sum
-  ROOT %t = {state} tuple(%next, %after, %ids, %grads)
-}}
-ENTRY %main (table: f32[100000,64], ids: s32[{rows},1], grads: f32[{rows},64]) -> f32[100000,64] {{
-  %table = {table} parameter(0)
-  %ids.1 = s32[{rows},1]{{1,0}} parameter(1)
-  %grads.1 = f32[{rows},64]{{1,0}} parameter(2)
-  %zero = s32[] constant(0)
-  %nothing = f32[] constant(0)
-  %zeros = {table} broadcast(%nothing), dimensions={{}}
-  %begin = {state} tuple(%zero, %zeros, %ids.1, %grads.1)
-  %loop = {state} while(%begin), condition=%less, body=%trip
-  %gradient = {table} get-tuple-element(%loop), index=1
-  ROOT %new = {table} subtract(%table, %gradient)
-}}
-"""
+    program = program_text(
+        "unneeded_compiled/gradients_of_a_few_rows_summed_by_a_loop_update_the_whole_table.hlo",
+        state=state,
+        table=table,
+        rows=rows,
+        uses=uses,
+        rows_of=rows_of,
+    )
     mine = [one for one in found(program) if one.kind == "dense-gradient"]
     assert len(mine) == (2 if told else 0)  # the update, and the zeros
     assert all("at most 8% have a gradient" in observed(one) for one in mine)
@@ -357,38 +213,9 @@ def test_the_gradient_of_maxima_over_windows_could_be_elementwise(stride: int, t
     # On a GPU select-and-scatter is a search for the position of each maximum, an array of zeros, and a scatter.
     maxima = 128 // stride - (stride == 1)
     count = 4096 * maxima
-    program = f"""HloModule pool
-%larger (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {{
-  %a = f32[] parameter(0)
-  %i = s32[] parameter(1)
-  %b = f32[] parameter(2)
-  %j = s32[] parameter(3)
-  %first = pred[] compare(%a, %b), direction=GE
-  %value = f32[] select(%first, %a, %b)
-  %place = s32[] select(%first, %i, %j)
-  ROOT %both = (f32[], s32[]) tuple(%value, %place)
-}}
-%add (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %sum = f32[] add(%a, %b)
-}}
-ENTRY %main (x: f32[4096,128], g: f32[4096,{maxima}]) -> f32[4096,128] {{
-  %x = f32[4096,128]{{1,0}} parameter(0)
-  %g = f32[4096,{maxima}]{{1,0}} parameter(1)
-  %zero = f32[] constant(0)
-  %none = s32[] constant(0)
-  %places = s32[4096,128]{{1,0}} iota(), iota_dimension=1
-  %search = (f32[4096,{maxima}]{{1,0}}, s32[4096,{maxima}]{{1,0}}) reduce-window(%x, %places, %zero, %none),
-    window={{size=1x2 stride=1x{stride}}}, to_apply=%larger
-  %at = s32[4096,{maxima}]{{1,0}} get-tuple-element(%search), index=1
-  %indices = s32[{count},1]{{1,0}} reshape(%at)
-  %updates = f32[{count},1,1]{{2,1,0}} reshape(%g)
-  %zeros = f32[4096,128]{{1,0}} broadcast(%zero), dimensions={{}}
-  ROOT %made = f32[4096,128]{{1,0}} scatter(%zeros, %indices, %updates), update_window_dims={{1,2}}, inserted_window_dims={{}},
-    scatter_dims_to_operand_dims={{1}}, index_vector_dim=1, to_apply=%add, metadata={{op_name="jit(f)/transpose(jvp())/select_and_scatter"}}
-}}
-"""
+    program = program_text(
+        "unneeded_compiled/the_gradient_of_maxima_over_windows_could_be_elementwise.hlo", maxima=maxima, stride=stride, count=count
+    )
     ops = {op.name: op.avoidable for op in reviewed_program(parse(program), "gpu")}
     told_of = {name: one.instead.known(HBM) for name, reasons in ops.items() for one in reasons if one.group == "windows"}
     # The gradient is written once and that of the maxima read; the search reads what it compares; zeros are not needed.
@@ -398,27 +225,7 @@ ENTRY %main (x: f32[4096,128], g: f32[4096,{maxima}]) -> f32[4096,128] {{
 
 def test_weights_that_vmap_repeats_for_every_row_could_be_multiplied_in_a_matmul() -> None:
     # A cond under vmap batches the weights of its branches too: 4096 rows of 512, each with weights of 512 x 2048 of its own.
-    program = """HloModule chosen
-%add (a: bf16[], b: bf16[]) -> bf16[] {
-  %a = bf16[] parameter(0)
-  %b = bf16[] parameter(1)
-  ROOT %sum = bf16[] add(%a, %b)
-}
-%multiplied (w: bf16[2048,512], x: bf16[4096,512]) -> bf16[4096,2048] {
-  %w = bf16[2048,512]{1,0} parameter(0)
-  %x = bf16[4096,512]{1,0} parameter(1)
-  %weights = bf16[4096,2048,512]{2,1,0} broadcast(%w), dimensions={1,2}
-  %rows = bf16[4096,2048,512]{2,1,0} broadcast(%x), dimensions={0,2}
-  %both = bf16[4096,2048,512]{2,1,0} multiply(%weights, %rows)
-  %zero = bf16[] constant(0)
-  ROOT %made = bf16[4096,2048]{1,0} reduce(%both, %zero), dimensions={2}, to_apply=%add
-}
-ENTRY %main (w: bf16[2048,512], x: bf16[4096,512]) -> bf16[4096,2048] {
-  %w = bf16[2048,512]{1,0} parameter(0)
-  %x = bf16[4096,512]{1,0} parameter(1)
-  ROOT %y = bf16[4096,2048]{1,0} fusion(%w, %x), kind=kInput, calls=%multiplied, metadata={op_name="jit(f)/vmap()/dot_general"}
-}
-"""
+    program = program_text("unneeded_compiled/weights_that_vmap_repeats_for_every_row_could_be_multiplied_in_a_matmul.hlo")
     (told,) = [one for one in found(program) if one.kind == "repeated-operand"]
     assert told.facts["times"] == 2048, "the rows, the larger array"
     assert told.instead.known(matrix("bf16")) == 2 * 4096 * 2048 * 512
@@ -443,47 +250,12 @@ def test_xla_adds_a_bias_in_a_kernel_of_its_own_in_bf16(change: str, function: s
     ],
 )
 def test_a_copy_that_changes_a_layout_says_which_and_for_whom(asked: str, reads: str, said: str) -> None:
-    program = f"""HloModule attention, is_scheduled=true
-
-%turned {{
-  %k = bf16[8,512,16,64]{{3,2,1,0}} parameter(0)
-  ROOT %t = bf16[8,16,64,512]{{3,2,1,0}} transpose(%k), dimensions={{0,2,3,1}}, metadata={{op_name="{asked}"}}
-}}
-
-ENTRY %main {{
-  %q = bf16[8,16,512,64]{{3,2,1,0}} parameter(0)
-  %x = bf16[8,512,16,64]{{3,2,1,0}} parameter(1)
-  %k = bf16[8,512,16,64]{{3,2,1,0}} negate(%x)
-  %keys = bf16[8,16,64,512]{{3,2,1,0}} fusion(%k), kind=kInput, calls=%turned
-  ROOT %s = bf16[8,16,512,512]{{3,2,1,0}} dot(%q, %keys), lhs_batch_dims={{0,1}}, rhs_batch_dims={{0,1}}, lhs_contracting_dims={{3}},
-      rhs_contracting_dims={{2}}, metadata={{op_name="{reads}" source_file="src/model.py" source_line=7}}
-}}
-"""
+    program = program_text("unneeded_compiled/a_copy_that_changes_a_layout_says_which_and_for_whom.hlo", asked=asked, reads=reads)
     (copied,) = [one for one in found(program) if one.kind == "layout-copies"]
     assert observed(copied) == f"moves arrays only to change their layout, such as [8,512,16,64] to [8,16,64,512]{said}"
 
 
-FP32_LAYERS = """HloModule layers
-%plus (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %sum = f32[] add(%a, %b)
-}
-ENTRY %main (x: f32[4096,1024], v: f32[1024,1024], w: f32[1024,1024], ids: s32[4096,1]) -> f32[4096,1024] {
-  %x = f32[4096,1024]{1,0} parameter(0)
-  %v = f32[1024,1024]{1,0} parameter(1)
-  %w = f32[1024,1024]{1,0} parameter(2)
-  %ids = s32[4096,1]{1,0} parameter(3)
-  %zero = f32[] constant(0)
-  %zeros = f32[4096,1024]{1,0} broadcast(%zero), dimensions={}
-  %some = f32[2048]{0} broadcast(%zero), dimensions={}
-  %before = f32[4096,1024]{1,0} negate(%x)
-  %first = f32[4096,1024]{1,0} dot(%before, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %between = f32[4096,1024]{1,0} BETWEEN
-  %second = f32[4096,1024]{1,0} dot(%between, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %last = f32[4096,1024]{1,0} add(%second, %x)
-}
-"""
+FP32_LAYERS = program_text("unneeded_compiled/fp32_layers.hlo")
 PICKED = "scatter(%first, %ids, %some), update_window_dims={}, inserted_window_dims={0,1}, scatter_dims_to_operand_dims={0,1}, "
 PICKED += "index_vector_dim=1, to_apply=%plus"
 SUMMED = "scatter(%zeros, %ids, %first), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
@@ -511,29 +283,7 @@ def test_rows_that_are_summed_by_index_between_matmuls_stay_in_fp32(between: str
 
 
 def test_slices_that_a_product_concatenates_are_copied_out_of_stacked_weights() -> None:
-    program = """HloModule decoder
-%cut (p: bf16[4,2048,1024]) -> bf16[1,2048,1024] {
-  %p = bf16[4,2048,1024]{2,1,0} parameter(0)
-  ROOT %slice = bf16[1,2048,1024]{2,1,0} slice(%p), slice={[1:2], [0:2048], [0:1024]}
-}
-%multiplied (x: bf16[16,2048], a: bf16[2048,1024], b: bf16[2048,1024]) -> bf16[16,2048] {
-  %x = bf16[16,2048]{1,0} parameter(0)
-  %a = bf16[2048,1024]{1,0} parameter(1)
-  %b = bf16[2048,1024]{1,0} parameter(2)
-  %both = bf16[2048,2048]{1,0} concatenate(%a, %b), dimensions={1}
-  ROOT %dot = bf16[16,2048]{1,0} dot(%x, %both), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-ENTRY %main (q: bf16[4,2048,1024], k: bf16[4,2048,1024], x: bf16[16,2048]) -> bf16[16,2048] {
-  %q = bf16[4,2048,1024]{2,1,0} parameter(0)
-  %k = bf16[4,2048,1024]{2,1,0} parameter(1)
-  %x = bf16[16,2048]{1,0} parameter(2)
-  %wrapped_slice = bf16[1,2048,1024]{2,1,0} fusion(%q), kind=kLoop, calls=%cut
-  %wrapped_slice.1 = bf16[1,2048,1024]{2,1,0} fusion(%k), kind=kLoop, calls=%cut
-  %a = bf16[2048,1024]{1,0} bitcast(%wrapped_slice)
-  %b = bf16[2048,1024]{1,0} bitcast(%wrapped_slice.1)
-  ROOT %y = bf16[16,2048]{1,0} fusion(%x, %a, %b), kind=kCustom, calls=%multiplied
-}
-"""
+    program = program_text("unneeded_compiled/slices_that_a_product_concatenates_are_copied_out_of_stacked_weights.hlo")
     assert [op.name for op in reviewed_program(parse(program), "gpu") for one in op.avoidable if one.group == "stacked"] == [
         "wrapped_slice",
         "wrapped_slice.1",

@@ -8,6 +8,7 @@ import pytest
 
 from every import every
 from evidence import reviewed_program
+from program_texts import program_text
 from reviewed import of_shape, ops_of
 from roofline.cost import NOTHING
 from roofline.hlo.price.collectives import Network
@@ -131,19 +132,7 @@ def test_the_gradients_of_a_product_of_two_narrow_factors() -> None:
     assert (len(large), len(told)) == (3, 2), "forward and back: all but the product with the frozen weights"
 
 
-LOOKED_UP = """HloModule token
-%cut (p: bf16[4,8192,8192]) -> bf16[1,8192,8192] {
-  %p = bf16[4,8192,8192]{2,1,0} parameter(0)
-  ROOT %slice = bf16[1,8192,8192]{2,1,0} slice(%p), slice={[1:2], [0:8192], [0:8192]}
-}
-ENTRY %main (w: bf16[4,8192,8192], x: bf16[ROWS,8192]) -> bf16[ROWS,8192] {
-  %w = bf16[4,8192,8192]{2,1,0} parameter(0)
-  %x = bf16[ROWS,8192]{1,0} parameter(1)
-  %wrapped_slice = bf16[1,8192,8192]{2,1,0} fusion(%w), kind=kLoop, calls=%cut
-  %bitcast = bf16[8192,8192]{1,0} bitcast(%wrapped_slice)
-  ROOT %dot = bf16[ROWS,8192]{1,0} dot(%x, %bitcast), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+LOOKED_UP = program_text("unneeded_loops/looked_up.hlo")
 
 
 @every(("rows", "names"), [(1, ["dot", "wrapped_slice"]), (1024, [])])

@@ -7,6 +7,7 @@ import pytest
 
 from every import every
 from evidence import reviewed_program
+from program_texts import program_text
 from reviewed import of_shape, ops_of
 from roofline.hlo.read import parse
 from roofline.resource import HBM
@@ -102,36 +103,7 @@ def looped(place: int) -> str:
     """A loop that carries two caches, and selects one position of the first."""
     cache, state = f"bf16[{POSITIONS},{WIDTH}]", f"(s32[], bf16[{POSITIONS},{WIDTH}], bf16[{POSITIONS},{WIDTH}])"
     other = "%chosen, %second" if place == 1 else "%second, %chosen"
-    return f"""HloModule decode
-%next (state: {state}) -> {state} {{
-  %state = {state} parameter(0)
-  %i = s32[] get-tuple-element(%state), index=0
-  %first = {cache}{{1,0}} get-tuple-element(%state), index=1
-  %second = {cache}{{1,0}} get-tuple-element(%state), index=2
-  %counter = s32[{POSITIONS},{WIDTH}]{{1,0}} iota(), iota_dimension=0
-  %here = s32[{POSITIONS},{WIDTH}]{{1,0}} broadcast(%i), dimensions={{}}
-  %mask = pred[{POSITIONS},{WIDTH}]{{1,0}} compare(%counter, %here), direction=EQ
-  %one = bf16[] constant(1)
-  %ones = {cache}{{1,0}} broadcast(%one), dimensions={{}}
-  %chosen = {cache}{{1,0}} select(%mask, %ones, %first)
-  %step = s32[] constant(1)
-  %more = s32[] add(%i, %step)
-  ROOT %after = {state} tuple(%more, {other})
-}}
-%go (state: {state}) -> pred[] {{
-  %state.1 = {state} parameter(0)
-  %i.1 = s32[] get-tuple-element(%state.1), index=0
-  %most = s32[] constant(64)
-  ROOT %less = pred[] compare(%i.1, %most), direction=LT
-}}
-ENTRY %main (x: {cache}, y: {cache}) -> {state} {{
-  %x = {cache}{{1,0}} parameter(0)
-  %y = {cache}{{1,0}} parameter(1)
-  %zero = s32[] constant(0)
-  %start = {state} tuple(%zero, %x, %y)
-  ROOT %loop = {state} while(%start), condition=%go, body=%next
-}}
-"""
+    return program_text("unneeded_selections/looped.hlo", state=state, cache=cache, POSITIONS=POSITIONS, WIDTH=WIDTH, other=other)
 
 
 @every(("place", "told"), [(1, True), (2, False)])
@@ -246,38 +218,7 @@ def test_a_step_of_unknown_frequency_or_another_value_in_its_place_is_no_waste_o
 def sampled(axis: int = 1, made: str = "select(%is, %scores, %nones)", also: str = "%kept", keys: str = "%order") -> str:
     """A sort, of which elements below a share are dropped, and a sort by the order of the first."""
     row, places = "f32[64,4096]", "s32[64,4096]"
-    return f"""HloModule sample
-%larger (a: f32[], b: f32[], c: s32[], d: s32[]) -> pred[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  %c = s32[] parameter(2)
-  %d = s32[] parameter(3)
-  ROOT %gt = pred[] compare(%a, %b), direction=GT
-}}
-%earlier (e: s32[], f: s32[], g: f32[], h: f32[]) -> pred[] {{
-  %e = s32[] parameter(0)
-  %f = s32[] parameter(1)
-  %g = f32[] parameter(2)
-  %h = f32[] parameter(3)
-  ROOT %lt = pred[] compare(%e, %f), direction=LT
-}}
-ENTRY %main (x: {row}, least: {row}, other: {places}) -> ({row}, {row}) {{
-  %x = {row}{{1,0}} parameter(0)
-  %least = {row}{{1,0}} parameter(1)
-  %other = {places}{{1,0}} parameter(2)
-  %counter = {places}{{1,0}} iota(), iota_dimension={axis}
-  %sorted = ({row}{{1,0}}, {places}{{1,0}}) sort(%x, %counter), dimensions={{1}}, to_apply=%larger
-  %scores = {row}{{1,0}} get-tuple-element(%sorted), index=0
-  %order = {places}{{1,0}} get-tuple-element(%sorted), index=1
-  %is = pred[64,4096]{{1,0}} compare(%scores, %least), direction=GE
-  %none = f32[] constant(-inf)
-  %nones = {row}{{1,0}} broadcast(%none), dimensions={{}}
-  %chosen = {row}{{1,0}} {made}
-  %back = ({places}{{1,0}}, {row}{{1,0}}) sort({keys}, %chosen), dimensions={{1}}, to_apply=%earlier
-  %kept = {row}{{1,0}} get-tuple-element(%back), index=1
-  ROOT %results = ({row}{{1,0}}, {row}{{1,0}}) tuple(%kept, {also})
-}}
-"""
+    return program_text("unneeded_selections/sampled.hlo", row=row, places=places, axis=axis, made=made, keys=keys, also=also)
 
 
 def test_sorts_that_only_find_which_elements_to_keep_could_be_a_bisection() -> None:
@@ -337,20 +278,5 @@ def test_a_position_that_only_live_rows_update_is_one_position() -> None:
 
 
 def test_what_each_device_takes_its_own_part_of_is_used_by_all_of_them() -> None:
-    program = """HloModule step, is_scheduled=true, num_partitions=8
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}
-ENTRY %main (x: f32[4096,4096]) -> f32[512,4096] {
-  %x = f32[4096,4096]{1,0} parameter(0)
-  %sum = f32[4096,4096]{1,0} all-reduce(%x), channel_id=1, replica_groups=[1,8]<=[8], use_global_device_ids=true, to_apply=%add
-  %me = u32[] partition-id()
-  %rows = u32[] constant(512)
-  %first = u32[] multiply(%me, %rows)
-  %zero = u32[] constant(0)
-  ROOT %mine = f32[512,4096]{1,0} dynamic-slice(%sum, %first, %zero), dynamic_slice_sizes={512,4096}
-}
-"""
+    program = program_text("unneeded_selections/what_each_device_takes_its_own_part_of_is_used_by_all_of_them.hlo")
     assert {reason.kind for op in reviewed_program(parse(program), "tpu") for reason in op.avoidable} <= {"layout-copies"}

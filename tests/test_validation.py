@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 import roofline as rl
 from every import every
+from program_texts import program_text
 from roofline.analysis import assemble
 from roofline.analysis.acceptance import Validation
 from roofline.cli import main
@@ -90,16 +91,7 @@ def moved(recording: Recording, where: Callable[[Resource], str]) -> Recording:
     return changed(recording, move)
 
 
-CONVOLUTIONS = """HloModule convolutions
-
-ENTRY main {
-  x = bf16[32,56,56,64]{3,2,1,0} parameter(0)
-  w = bf16[3,3,16,128]{3,2,1,0} parameter(1)
-  wide = bf16[1,1,128,256]{3,2,1,0} parameter(2)
-  first = bf16[32,56,56,128]{3,2,1,0} convolution(x, w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f, feature_group_count=4
-  ROOT second = bf16[32,28,28,256]{3,2,1,0} convolution(first, wide), window={size=1x1 stride=2x2}, dim_labels=b01f_01io->b01f
-}
-"""
+CONVOLUTIONS = program_text("validation/convolutions.hlo")
 
 
 @pytest.mark.parametrize(
@@ -440,25 +432,7 @@ def test_a_computer_that_is_busy_for_a_while_does_not_fail_the_lever_test(
 
 def test_weights_that_a_kernel_widens_itself_are_read_in_their_own_format(tmp_path: Path) -> None:
     """Half the bytes of bf16 weights are no missing bytes where they are stored in int8."""
-    (tmp_path / "program.hlo").write_text("""HloModule decode
-
-body {
-  w = s8[4096,1024]{1,0} parameter(0)
-  scale = bf16[4096]{0} parameter(1)
-  x = bf16[1024,8]{1,0} parameter(2)
-  wide = bf16[4096,1024]{1,0} convert(w)
-  scales = bf16[4096,1024]{1,0} broadcast(scale), dimensions={0}
-  scaled = bf16[4096,1024]{1,0} multiply(wide, scales)
-  ROOT y = bf16[4096,8]{1,0} dot(scaled, x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-
-ENTRY main {
-  w = s8[4096,1024]{1,0} parameter(0)
-  scale = bf16[4096]{0} parameter(1)
-  x = bf16[1024,8]{1,0} parameter(2)
-  ROOT y = bf16[4096,8]{1,0} fusion(w, scale, x), kind=kCustom, calls=body
-}
-""")
+    (tmp_path / "program.hlo").write_text(program_text("validation/weights_that_a_kernel_widens_itself_are_read_in_their_own_format.hlo"))
     machine = machine_for((Device(id=0, name="NVIDIA H200"),))
     clean = changed(rl.read(tmp_path / "program.hlo"), lambda op: replace(op, time_s=1.4 * rl.place(op.cost, machine).floor_s))
     (product,) = [op.operation for op in clean.workload]

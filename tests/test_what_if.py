@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from every import every
+from program_texts import program_text
 from roofline import analyze
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_steps import host_wait_s
@@ -40,28 +41,7 @@ TRAIN, MLP, ATTENTION, EXPERTS = (str(PAIRS / f"{name}.xplane.pb.gz") for name i
 
 CPU = str(PAIRS.parents[1] / "cpu" / "jax_one.xplane.pb.gz")
 
-LAYER = """
-HloModule step, is_scheduled=true
-
-%body (p0: f32[4,8,16], p1: f32[16]) -> f32[32,16] {
-  %p0 = f32[4,8,16]{2,1,0} parameter(0)
-  %p1 = f32[16]{0} parameter(1)
-  %all = f32[4,8,16]{2,1,0} broadcast(%p1), dimensions={2}
-  %sum = f32[4,8,16]{2,1,0} add(%p0, %all)
-  ROOT %flat = f32[32,16]{1,0} reshape(%sum)
-}
-
-ENTRY %main (tok: s32[4,8], table: f32[100,16], bias: f32[16], w: f32[16,64]) -> f32[32,64] {
-  %tok = s32[4,8]{1,0} parameter(0), metadata={op_name="tok"}
-  %table = f32[100,16]{1,0} parameter(1), metadata={op_name="table"}
-  %bias = f32[16]{0} parameter(2), metadata={op_name="bias"}
-  %w = f32[16,64]{1,0} parameter(3), metadata={op_name="w"}
-  %x = f32[4,8,16]{2,1,0} gather(%table, %tok), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, \
-slice_sizes={1,16}
-  %y = f32[32,16]{1,0} fusion(%x, %bias), kind=kLoop, calls=%body
-  ROOT %z = f32[32,64]{1,0} dot(%y, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+LAYER = program_text("what_if/layer.hlo")
 
 
 def shapes_after(name: str, times: int) -> dict[str, tuple[int, ...]]:
@@ -91,53 +71,10 @@ def test_weights_are_told_from_data() -> None:
     assert {one.name: one.size for one in dimensions_of(program)} == {"vocabulary": 100, "hidden": 16, "batch": 4, "sequence": 8}
 
 
-LOOP = """
-HloModule layers, is_scheduled=true
-
-%body (s: (s32[], f32[4,16], f32[8,16,16])) -> (s32[], f32[4,16], f32[8,16,16]) {
-  %s = (s32[], f32[4,16], f32[8,16,16]) parameter(0)
-  %i = s32[] get-tuple-element(%s), index=0
-  %x = f32[4,16]{1,0} get-tuple-element(%s), index=1
-  %w = f32[8,16,16]{2,1,0} get-tuple-element(%s), index=2
-  %zero = s32[] constant(0)
-  %one = s32[] constant(1)
-  %next = s32[] add(%i, %one)
-  %mine = f32[1,16,16]{2,1,0} dynamic-slice(%w, %i, %zero, %zero), dynamic_slice_sizes={1,16,16}
-  %flat = f32[16,16]{1,0} reshape(%mine)
-  %y = f32[4,16]{1,0} dot(%x, %flat), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %t = (s32[], f32[4,16], f32[8,16,16]) tuple(%next, %y, %w)
-}
-
-%test (s: (s32[], f32[4,16], f32[8,16,16])) -> pred[] {
-  %s = (s32[], f32[4,16], f32[8,16,16]) parameter(0)
-  %i = s32[] get-tuple-element(%s), index=0
-  %n = s32[] constant(8)
-  ROOT %c = pred[] compare(%i, %n), direction=LT
-}
-
-ENTRY %main (w: f32[8,16,16], x: f32[4,16]) -> f32[4,16] {
-  %w = f32[8,16,16]{2,1,0} parameter(0), metadata={op_name="w"}
-  %x = f32[4,16]{1,0} parameter(1), metadata={op_name="x"}
-  %zero = s32[] constant(0)
-  %t = (s32[], f32[4,16], f32[8,16,16]) tuple(%zero, %x, %w)
-  %loop = (s32[], f32[4,16], f32[8,16,16]) while(%t), condition=%test, body=%body
-  ROOT %y = f32[4,16]{1,0} get-tuple-element(%loop), index=1
-}
-"""
+LOOP = program_text("what_if/loop.hlo")
 
 
-UPDATED = """
-HloModule step
-
-ENTRY %main (a: f32[16,64], b: f32[32,16]) -> f32[16,64] {
-  %a = f32[16,64]{1,0} parameter(0)
-  %b = f32[32,16]{1,0} parameter(1)
-  %y = f32[32,64]{1,0} dot(%b, %a), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %h = f32[32,64]{1,0} tanh(%y)
-  %g = f32[16,64]{1,0} dot(%b, %h), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  ROOT %new = f32[16,64]{1,0} subtract(%a, %g)
-}
-"""
+UPDATED = program_text("what_if/updated.hlo")
 
 
 def test_of_two_arguments_without_names_the_weight_is_the_one_that_is_updated() -> None:
@@ -546,57 +483,10 @@ def test_a_batch_over_devices_adds_up_its_gradients() -> None:
         what_if(TRAIN, "shard batch=8")
 
 
-JOINED = """
-HloModule step, is_scheduled=true
-
-%gates (x: bf16[4,16], gate: bf16[16,64], up: bf16[16,64]) -> bf16[4,128] {
-  %gate = bf16[16,64]{1,0} parameter(1)
-  %up = bf16[16,64]{1,0} parameter(2)
-  %both = bf16[16,128]{1,0} concatenate(%gate, %up), dimensions={1}
-  %x = bf16[4,16]{1,0} parameter(0)
-  ROOT %y = bf16[4,128]{1,0} dot(%x, %both), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-
-%update (m: f32[16,64], g: bf16[16,64]) -> f32[16,64] {
-  %m = f32[16,64]{1,0} parameter(0)
-  %g = bf16[16,64]{1,0} parameter(1)
-  %wide = f32[16,64]{1,0} convert(%g)
-  ROOT %sum = f32[16,64]{1,0} add(%m, %wide)
-}
-
-ENTRY %main (x: bf16[4,16], gate: bf16[16,64], up: bf16[16,64], m: f32[16,64], tok: s32[4,64]) -> (bf16[4,128], f32[16,64], s32[4,64]) {
-  %x = bf16[4,16]{1,0} parameter(0), metadata={op_name="x"}
-  %gate = bf16[16,64]{1,0} parameter(1), metadata={op_name="gate"}
-  %up = bf16[16,64]{1,0} parameter(2), metadata={op_name="up"}
-  %m = f32[16,64]{1,0} parameter(3), metadata={op_name="m"}
-  %tok = s32[4,64]{1,0} parameter(4), metadata={op_name="tok"}
-  %h = bf16[4,16]{1,0} add(%x, %x)
-  %y = bf16[4,128]{1,0} fusion(%h, %gate, %up), kind=kCustom, calls=%gates
-  %new = f32[16,64]{1,0} fusion(%m, %gate), kind=kLoop, calls=%update
-  %more = s32[4,64]{1,0} add(%tok, %tok)
-  ROOT %all = (bf16[4,128], f32[16,64], s32[4,64]) tuple(%y, %new, %more)
-}
-"""
+JOINED = program_text("what_if/joined.hlo")
 
 
-IMAGES = """
-HloModule step, is_scheduled=true
-
-ENTRY %main (w: bf16[48,16], u: bf16[16,4], img: bf16[2,4,12], label: bf16[2,4]) -> (bf16[48,16], bf16[16,4]) {
-  %w = bf16[48,16]{1,0} parameter(0), metadata={op_name="w"}
-  %u = bf16[16,4]{1,0} parameter(1), metadata={op_name="u"}
-  %img = bf16[2,4,12]{2,1,0} parameter(2), metadata={op_name="img"}
-  %label = bf16[2,4]{1,0} parameter(3), metadata={op_name="label"}
-  %x = bf16[2,48]{1,0} reshape(%img)
-  %h = bf16[2,16]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %y = bf16[2,4]{1,0} dot(%h, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %dy = bf16[2,4]{1,0} subtract(%y, %label)
-  %du = bf16[16,4]{1,0} dot(%h, %dy), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  %dh = bf16[2,16]{1,0} dot(%dy, %u), lhs_contracting_dims={1}, rhs_contracting_dims={1}
-  %dw = bf16[48,16]{1,0} dot(%x, %dh), lhs_contracting_dims={0}, rhs_contracting_dims={0}
-  ROOT %out = (bf16[48,16]{1,0}, bf16[16,4]{1,0}) tuple(%dw, %du)
-}
-"""
+IMAGES = program_text("what_if/images.hlo")
 
 
 def test_what_a_trained_weight_multiplies_is_data() -> None:
@@ -614,24 +504,7 @@ def test_weights_that_are_joined_and_the_state_kept_with_them_are_no_data() -> N
     assert found == {"hidden": 16, "batch": 4}  # the 64 of what is updated and returned is no sequence
 
 
-WIDTHS = """
-HloModule block, is_scheduled=true
-
-ENTRY %main (x: bf16[4,8,16], qkv: bf16[16,48], o: bf16[16,16], up: bf16[16,64], down: bf16[64,10]) -> bf16[32,10] {
-  %x = bf16[4,8,16]{2,1,0} parameter(0), metadata={op_name="x"}
-  %qkv = bf16[16,48]{1,0} parameter(1), metadata={op_name="qkv"}
-  %o = bf16[16,16]{1,0} parameter(2), metadata={op_name="o"}
-  %up = bf16[16,64]{1,0} parameter(3), metadata={op_name="up"}
-  %down = bf16[64,10]{1,0} parameter(4), metadata={op_name="down"}
-  %flat = bf16[32,16]{1,0} reshape(%x)
-  %h = bf16[32,16]{1,0} exponential(%flat)
-  %all = bf16[32,48]{1,0} dot(%h, %qkv), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %v = bf16[32,16]{1,0} slice(%all), slice={[0:32], [32:48]}
-  %a = bf16[32,16]{1,0} dot(%v, %o), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %u = bf16[32,64]{1,0} dot(%a, %up), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %d = bf16[32,10]{1,0} dot(%u, %down), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+WIDTHS = program_text("what_if/widths.hlo")
 
 
 def test_the_hidden_width_is_what_one_weight_makes_and_another_takes() -> None:
@@ -645,29 +518,7 @@ def test_the_hidden_width_is_what_one_weight_makes_and_another_takes() -> None:
     assert after["x"] == (4, 8, 16)  # nothing makes it
 
 
-ONE_TOKEN = """
-HloModule decode, is_scheduled=true
-
-%row (table: bf16[100,16], tok: s32[1]) -> bf16[1,16] {
-  %table = bf16[100,16]{1,0} parameter(0)
-  %tok = s32[1]{0} parameter(1)
-  %at = s32[] bitcast(%tok)
-  %zero = s32[] constant(0)
-  ROOT %taken = bf16[1,16]{1,0} dynamic-slice(%table, %at, %zero), dynamic_slice_sizes={1,16}
-}
-
-ENTRY %main (table: bf16[100,16], gains: bf16[2,16], w: bf16[16,64], cache: bf16[1,8,64], tok: s32[1]) -> bf16[1,8,64] {
-  %table = bf16[100,16]{1,0} parameter(0), metadata={op_name="table"}
-  %gains = bf16[2,16]{1,0} parameter(1), metadata={op_name="layers[0]['gains']"}
-  %w = bf16[16,64]{1,0} parameter(2), metadata={op_name="layers[0]['w']"}
-  %cache = bf16[1,8,64]{2,1,0} parameter(3), metadata={op_name="cache"}
-  %tok = s32[1]{0} parameter(4), metadata={op_name="tok"}
-  %x = bf16[1,16]{1,0} fusion(%table, %tok), kind=kLoop, calls=%row
-  %y = bf16[1,64]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %all = bf16[1,8,64]{2,1,0} broadcast(%y), dimensions={0,2}
-  ROOT %new = bf16[1,8,64]{2,1,0} add(%cache, %all)
-}
-"""
+ONE_TOKEN = program_text("what_if/one_token.hlo")
 
 
 def test_of_one_token_the_table_is_no_data_nor_is_what_lies_beside_weights() -> None:
@@ -679,60 +530,7 @@ def test_of_one_token_the_table_is_no_data_nor_is_what_lies_beside_weights() -> 
     assert {one.name for one, _ in batch.inputs} == {"cache", "tok"}
 
 
-ROW_TIMES_WEIGHTS = """
-HloModule decode, is_scheduled=true
-
-%products (x: bf16[1,4096], v: bf16[4096,1024], k: bf16[4096,1024]) -> (bf16[4096,1024], bf16[4096,1024]) {
-  %x = bf16[1,4096]{1,0} parameter(0)
-  %row = bf16[4096]{0} bitcast(%x)
-  %all = bf16[4096,1024]{1,0} broadcast(%row), dimensions={0}
-  %v = bf16[4096,1024]{1,0} parameter(1)
-  %k = bf16[4096,1024]{1,0} parameter(2)
-  %xv = bf16[4096,1024]{1,0} multiply(%all, %v)
-  %xk = bf16[4096,1024]{1,0} multiply(%all, %k)
-  ROOT %both = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}) tuple(%xv, %xk)
-}
-
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %sum = f32[] add(%a, %b)
-}
-
-%sum (p: bf16[4096,1024]) -> bf16[1024] {
-  %p = bf16[4096,1024]{1,0} parameter(0)
-  %wide = f32[4096,1024]{1,0} convert(%p)
-  %zero = f32[] constant(0)
-  %total = f32[1024]{0} reduce(%wide, %zero), dimensions={0}, to_apply=%add
-  ROOT %narrow = bf16[1024]{0} convert(%total)
-}
-
-%at_once (x: bf16[1,4096], w: bf16[4096,1024]) -> bf16[1024] {
-  %x = bf16[1,4096]{1,0} parameter(0)
-  %row = bf16[4096]{0} bitcast(%x)
-  %all = bf16[4096,1024]{1,0} broadcast(%row), dimensions={0}
-  %w = bf16[4096,1024]{1,0} parameter(1)
-  %xw = bf16[4096,1024]{1,0} multiply(%all, %w)
-  %wide = f32[4096,1024]{1,0} convert(%xw)
-  %zero = f32[] constant(0)
-  %total = f32[1024]{0} reduce(%wide, %zero), dimensions={0}, to_apply=%add
-  ROOT %narrow = bf16[1024]{0} convert(%total)
-}
-
-ENTRY %main (x: bf16[1,4096], v: bf16[4096,1024], k: bf16[4096,1024], w: bf16[4096,1024]) -> (bf16[1024], bf16[1024], bf16[1024]) {
-  %x = bf16[1,4096]{1,0} parameter(0), metadata={op_name="x"}
-  %v = bf16[4096,1024]{1,0} parameter(1), metadata={op_name="v"}
-  %k = bf16[4096,1024]{1,0} parameter(2), metadata={op_name="k"}
-  %w = bf16[4096,1024]{1,0} parameter(3), metadata={op_name="w"}
-  %multiplied = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}) fusion(%x, %v, %k), kind=kLoop, calls=%products
-  %first = bf16[4096,1024]{1,0} get-tuple-element(%multiplied), index=0
-  %second = bf16[4096,1024]{1,0} get-tuple-element(%multiplied), index=1
-  %values = bf16[1024]{0} fusion(%first), kind=kInput, calls=%sum
-  %keys = bf16[1024]{0} fusion(%second), kind=kInput, calls=%sum
-  %gate = bf16[1024]{0} fusion(%x, %w), kind=kInput, calls=%at_once
-  ROOT %out = (bf16[1024]{0}, bf16[1024]{0}, bf16[1024]{0}) tuple(%values, %keys, %gate)
-}
-"""
+ROW_TIMES_WEIGHTS = program_text("what_if/row_times_weights.hlo")
 
 
 def test_one_row_times_weights_becomes_a_product_that_reads_them_once() -> None:
@@ -746,16 +544,7 @@ def test_one_row_times_weights_becomes_a_product_that_reads_them_once() -> None:
     assert {entry[place].name for one in found.values() for place in one.sums} == {"values", "keys"}
 
 
-PAIRED = """
-HloModule step, is_scheduled=true
-
-ENTRY %main (kv: bf16[2,3,2,8], x: bf16[2,8]) -> bf16[2,3,2,8] {
-  %kv = bf16[2,3,2,8]{3,2,1,0} parameter(0), metadata={op_name="kv"}
-  %x = bf16[2,8]{1,0} parameter(1), metadata={op_name="x"}
-  %all = bf16[2,3,2,8]{3,2,1,0} broadcast(%x), dimensions={2,3}
-  ROOT %new = bf16[2,3,2,8]{3,2,1,0} add(%kv, %all)
-}
-"""
+PAIRED = program_text("what_if/paired.hlo")
 
 
 def test_keys_and_values_in_one_array_are_no_batch_of_two() -> None:
@@ -764,25 +553,7 @@ def test_keys_and_values_in_one_array_are_no_batch_of_two() -> None:
     assert [(one.name, axis) for one, axis in batch.inputs] == [("kv", 2), ("x", 0)]
 
 
-CONVOLUTIONS = """
-HloModule net, is_scheduled=true
-
-ENTRY %main (x: bf16[8,14,14,8], a: bf16[8,3,3,8], b: bf16[8,3,3,8]) -> (bf16[8,14,14,8], bf16[8,3,3,8]) {
-  %x = bf16[8,14,14,8]{3,2,1,0} parameter(0), metadata={op_name="x"}
-  %a = bf16[8,3,3,8]{3,2,1,0} parameter(1), metadata={op_name="a"}
-  %b = bf16[8,3,3,8]{3,2,1,0} parameter(2), metadata={op_name="b"}
-  %f = (bf16[8,14,14,8]{3,2,1,0}, u8[0]{0}) custom-call(%x, %a), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, \
-custom_call_target="__cudnn$convForward"
-  %y = bf16[8,14,14,8]{3,2,1,0} get-tuple-element(%f), index=0
-  %i = (bf16[8,14,14,8]{3,2,1,0}, u8[0]{0}) custom-call(%y, %b), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, \
-custom_call_target="__cudnn$convBackwardInput"
-  %g = bf16[8,14,14,8]{3,2,1,0} get-tuple-element(%i), index=0
-  %k = (bf16[8,3,3,8]{3,2,1,0}, u8[0]{0}) custom-call(%y, %g), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_o01i->b01f, \
-custom_call_target="__cudnn$convBackwardFilter"
-  %w = bf16[8,3,3,8]{3,2,1,0} get-tuple-element(%k), index=0
-  ROOT %both = (bf16[8,14,14,8], bf16[8,3,3,8]) tuple(%g, %w)
-}
-"""
+CONVOLUTIONS = program_text("what_if/convolutions.hlo")
 
 
 def test_a_batch_of_images_grows_and_kernels_of_convolutions_stay() -> None:
@@ -924,32 +695,7 @@ def test_the_bounds_of_a_measured_kernel_that_streams_are_narrow() -> None:
     assert anchored(1.0, prediction(1.0), wide, 2)[2] == 9.0  # a matmul before
 
 
-ASYNC = """
-HloModule jit_step, is_scheduled=true
-
-%cut (p0: bf16[32,4,64], p1: s32[]) -> bf16[1,4,64] {
-  %p0 = bf16[32,4,64]{2,1,0} parameter(0)
-  %p1 = s32[] parameter(1)
-  %zero = s32[] constant(0)
-  ROOT %c = bf16[1,4,64]{2,1,0} dynamic-slice(%p0, %p1, %zero, %zero), dynamic_slice_sizes={1,4,64}
-}
-
-%wrapped (q0: bf16[32,4,64], q1: s32[]) -> bf16[1,4,64] {
-  %q0 = bf16[32,4,64]{2,1,0} parameter(0)
-  %q1 = s32[] parameter(1)
-  ROOT %f = bf16[1,4,64]{2,1,0} fusion(%q0, %q1), kind=kLoop, calls=%cut
-}
-
-ENTRY %main (xs: bf16[32,4,64], w: bf16[64,128], i: s32[]) -> bf16[4,128] {
-  %xs = bf16[32,4,64]{2,1,0} parameter(0), metadata={op_name="xs"}
-  %w = bf16[64,128]{1,0} parameter(1), metadata={op_name="w"}
-  %i = s32[] parameter(2), metadata={op_name="i"}
-  %start = ((bf16[32,4,64]{2,1,0}, s32[]), bf16[1,4,64]{2,1,0}, u32[]) fusion-start(%xs, %i), kind=kLoop, calls=%cut
-  %done = bf16[1,4,64]{2,1,0} fusion-done(%start)
-  %x = bf16[4,64]{1,0} bitcast(%done)
-  ROOT %y = bf16[4,128]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+ASYNC = program_text("what_if/async.hlo")
 
 
 @every("start", ["fusion-start(%xs, %i), kind=kLoop, calls=%cut", "async-start(%xs, %i), calls=%wrapped"])

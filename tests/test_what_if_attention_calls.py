@@ -3,6 +3,7 @@
 import pytest
 
 from every import every
+from program_texts import program_text
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
@@ -24,24 +25,7 @@ def program(mask: str, scores: int = LENGTH) -> HloModule:
     q, kv = f"bf16[{BATCH},{LENGTH},{HEADS},{WIDTH}]{{3,2,1,0}}", f"bf16[{BATCH},{scores},{SHARED},{WIDTH}]{{3,2,1,0}}"
     made, shared = f"bf16[{BATCH},{HEADS},{LENGTH},{WIDTH}]{{3,1,2,0}}", f"bf16[{BATCH},{SHARED},{scores},{WIDTH}]{{3,1,2,0}}"
     sums = f"f32[{BATCH},{HEADS},{LENGTH}]{{2,1,0}}"
-    text = f"""HloModule attend, is_scheduled=true
-
-ENTRY %main (q: {q}, k: {kv}, v: {kv}) -> ({made}, {shared}, {shared}) {{
-  %q = {q} parameter(0), metadata={{op_name="q"}}
-  %k = {kv} parameter(1), metadata={{op_name="k"}}
-  %v = {kv} parameter(2), metadata={{op_name="v"}}
-  %forward = ({made}, {sums}, u8[256]{{0}}) custom-call(%q, %k, %v), custom_call_target="__cudnn$fmhaSoftmax", backend_config={config}
-  %out = {made} get-tuple-element(%forward), index=0
-  %rows = {sums} get-tuple-element(%forward), index=1
-  %flat = {q} bitcast(%out)
-  %backward = ({made}, {shared}, {shared}, u8[256]{{0}}) custom-call(%q, %k, %v, %rows, %flat, %flat), \
-custom_call_target="__cudnn$fmhaSoftmaxBackward", backend_config={config}
-  %dq = {made} get-tuple-element(%backward), index=0
-  %dk = {shared} get-tuple-element(%backward), index=1
-  %dv = {shared} get-tuple-element(%backward), index=2
-  ROOT %all = ({made}, {shared}, {shared}) tuple(%dq, %dk, %dv)
-}}
-"""
+    text = program_text("what_if_attention_calls/program.hlo", q=q, kv=kv, made=made, shared=shared, sums=sums, config=config)
     return parse(text.encode(), "attend")
 
 
@@ -86,16 +70,9 @@ def test_sizes_in_the_settings_of_transformer_engine_grow_with_its_operands() ->
     config = (
         '{"input_batch":2,"attn_heads":8,"q_max_seqlen":64,"kv_max_seqlen":64,"qk_head_dim":16,"v_head_dim":16,"mask_type":2,"bias_type":0}'
     )
-    text = f"""HloModule attend, is_scheduled=true
-
-ENTRY %main (q: {shape}, k: {shape}, v: {shape}) -> {shape} {{
-  %q = {shape} parameter(0), metadata={{op_name="q"}}
-  %k = {shape} parameter(1), metadata={{op_name="k"}}
-  %v = {shape} parameter(2), metadata={{op_name="v"}}
-  %call = ({shape}, u8[256]{{0}}) custom-call(%q, %k, %v), custom_call_target="te_fused_attn_forward_ffi", backend_config={config}
-  ROOT %out = {shape} get-tuple-element(%call), index=0
-}}
-"""
+    text = program_text(
+        "what_if_attention_calls/sizes_in_the_settings_of_transformer_engine_grow_with_its_operands.hlo", shape=shape, config=config
+    )
     before = parse(text.encode(), "attend")
     assert arithmetic(grown(before, 2, "q[1]"), "call") == pytest.approx(4 * arithmetic(before, "call"), rel=0.03)
     assert arithmetic(grown(before, 2, "q[0]"), "call") == 2 * arithmetic(before, "call")

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from every import every
+from program_texts import program_text
 from roofline.analysis.changes import change
 from roofline.analysis.changes.fuse import fused_s, instructions
 from roofline.analysis.changes.state import State
@@ -34,28 +35,7 @@ SUM = """
   ROOT %c = f32[] add(%a, %b)
 }
 """
-PARTS = f"""
-{SUM}
-%minus_body (p0: bf16[4096,4096]) -> bf16[4096,4096] {{
-  %p0 = bf16[4096,4096]{{1,0}} parameter(0)
-  ROOT %t = bf16[4096,4096]{{1,0}} negate(%p0)
-}}
-
-%sum_body (p0: bf16[4096,4096]) -> f32[4096] {{
-  %p0 = bf16[4096,4096]{{1,0}} parameter(0)
-  %w = f32[4096,4096]{{1,0}} convert(%p0)
-  %zero = f32[] constant(0)
-  ROOT %s = f32[4096]{{0}} reduce(%w, %zero), dimensions={{AXIS}}, to_apply=%add
-}}
-
-%div_body (p0: bf16[4096,4096], p1: f32[4096]) -> bf16[4096,4096] {{
-  %p0 = bf16[4096,4096]{{1,0}} parameter(0)
-  %p1 = f32[4096]{{0}} parameter(1)
-  %n = bf16[4096]{{0}} convert(%p1)
-  %b = bf16[4096,4096]{{1,0}} broadcast(%n), dimensions={{0}}
-  ROOT %d = bf16[4096,4096]{{1,0}} divide(%p0, %b)
-}}
-"""
+PARTS = program_text("what_if_chains/parts.hlo", SUM=SUM)
 APART = (
     "HloModule apart, is_scheduled=true\n"
     + PARTS
@@ -68,20 +48,7 @@ ENTRY %main (x: bf16[4096,4096]) -> bf16[4096,4096] {
 }
 """
 )
-PRODUCT_BETWEEN = (
-    "HloModule between, is_scheduled=true\n"
-    + PARTS
-    + """
-ENTRY %main (x: bf16[4096,4096], w: bf16[4096,4096]) -> bf16[4096,4096] {
-  %x = bf16[4096,4096]{1,0} parameter(0)
-  %w = bf16[4096,4096]{1,0} parameter(1)
-  %first = bf16[4096,4096]{1,0} fusion(%x), kind=kLoop, calls=%minus_body
-  %second = f32[4096]{0} fusion(%first), kind=kInput, calls=%sum_body
-  %y = bf16[4096,4096]{1,0} dot(%first, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %third = bf16[4096,4096]{1,0} fusion(%y, %second), kind=kLoop, calls=%div_body
-}
-"""
-)
+PRODUCT_BETWEEN = "HloModule between, is_scheduled=true\n" + PARTS + program_text("what_if_chains/product_between.hlo")
 
 
 def chains(text: str, axis: int = 1) -> tuple[list[Chain], list[list[str]]]:
@@ -105,15 +72,7 @@ def test_sums_of_a_row_that_need_each_other_are_finished_one_after_the_other() -
   ROOT %fifth = bf16[4096,4096]{1,0} fusion(%third, %fourth), kind=kLoop, calls=%div_body"""
     (chain,), _ = chains(APART.replace(root, again))
     assert chain.sums == 2
-    norm = """
-%norm_body (p0: bf16[4096,4096]) -> bf16[4096,4096] {
-  %p0 = bf16[4096,4096]{1,0} parameter(0)
-  %zero = bf16[] constant(0)
-  %s = bf16[4096]{0} reduce(%p0, %zero), dimensions={1}, to_apply=%add
-  %b = bf16[4096,4096]{1,0} broadcast(%s), dimensions={0}
-  ROOT %d = bf16[4096,4096]{1,0} divide(%p0, %b)
-}
-ENTRY"""
+    norm = program_text("what_if_chains/sums_of_a_row_that_need_each_other_are_finished_one_after_the_other.hlo")
     last = again.replace("ROOT %fifth", "%fifth") + "\n  ROOT %sixth = bf16[4096,4096]{1,0} fusion(%fifth), kind=kCustom, calls=%norm_body"
     (chain,), _ = chains(APART.replace(root, last).replace("ENTRY", norm))
     assert chain.sums == 0
@@ -121,28 +80,7 @@ ENTRY"""
 
 def test_a_residual_around_a_norm_is_one_more_row_to_hold() -> None:
     """What the chain makes before a norm and adds after it has to stay on chip; what comes from outside is read again."""
-    module = """HloModule residual, is_scheduled=true
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}
-%norm_body (p0: f32[4096,4096]) -> f32[4096,4096] {
-  %p0 = f32[4096,4096]{1,0} parameter(0)
-  %zero = f32[] constant(0)
-  %s = f32[4096]{0} reduce(%p0, %zero), dimensions={1}, to_apply=%add
-  %b = f32[4096,4096]{1,0} broadcast(%s), dimensions={0}
-  ROOT %d = f32[4096,4096]{1,0} divide(%p0, %b)
-}
-ENTRY %main (x: f32[4096,4096], y: f32[4096,4096]) -> f32[4096,4096] {
-  %x = f32[4096,4096]{1,0} parameter(0)
-  %y = f32[4096,4096]{1,0} parameter(1)
-  %first = f32[4096,4096]{1,0} add(%x, %y)
-  %norm = f32[4096,4096]{1,0} fusion(%first), kind=kCustom, calls=%norm_body
-  %gate = f32[4096,4096]{1,0} negate(%norm)
-  ROOT %last = f32[4096,4096]{1,0} add(%gate, %RESIDUAL)
-}
-"""
+    module = program_text("what_if_chains/a_residual_around_a_norm_is_one_more_row_to_hold.hlo")
     for residual, held in (("first", 1), ("x", 0), ("norm", 0)):
         (chain,), names = chains(module.replace("RESIDUAL", residual))
         assert names == [["first", "norm", "gate", "last"]]
@@ -217,28 +155,7 @@ def test_a_program_whose_kernels_could_be_one_is_faster_fused(tmp_path: Path) ->
     assert any("no two kernels" in note for note in what_if(str(path), "fuse all", "h200").input.notes)
 
 
-POSITIONS = """
-HloModule step, is_scheduled=true
-
-%body (p0: f32[4,8,16], p1: f32[8,16]) -> f32[32,16] {
-  %p0 = f32[4,8,16]{2,1,0} parameter(0)
-  %p1 = f32[8,16]{1,0} parameter(1)
-  %all = f32[4,8,16]{2,1,0} broadcast(%p1), dimensions={1,2}
-  %sum = f32[4,8,16]{2,1,0} add(%p0, %all)
-  ROOT %flat = f32[32,16]{1,0} reshape(%sum)
-}
-
-ENTRY %main (tok: s32[4,8], table: f32[100,16], pos: f32[8,16], w: f32[16,64]) -> f32[32,64] {
-  %tok = s32[4,8]{1,0} parameter(0), metadata={op_name="tok"}
-  %table = f32[100,16]{1,0} parameter(1), metadata={op_name="P['table']"}
-  %pos = f32[8,16]{1,0} parameter(2), metadata={op_name="P['pos']"}
-  %w = f32[16,64]{1,0} parameter(3), metadata={op_name="P['w']"}
-  %x = f32[4,8,16]{2,1,0} gather(%table, %tok), offset_dims={2}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=2, \
-slice_sizes={1,16}
-  %y = f32[32,16]{1,0} fusion(%x, %pos), kind=kLoop, calls=%body
-  ROOT %z = f32[32,64]{1,0} dot(%y, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+POSITIONS = program_text("what_if_chains/positions.hlo")
 
 
 def test_a_table_of_positions_is_as_long_as_the_sequence() -> None:
@@ -268,22 +185,7 @@ def test_where_no_layer_is_named_what_occurs_once_is_not_recomputed() -> None:
     assert [one.runs_with.name for one in state.added] == ["a", "b"]
 
 
-ONE_LAYER = """
-HloModule step, is_scheduled=true
-
-ENTRY %main (x: bf16[64,64], u: bf16[64,64], v: bf16[64,64], h: bf16[64,64]) -> bf16[64,64] {
-  %x = bf16[64,64]{1,0} parameter(0)
-  %u = bf16[64,64]{1,0} parameter(1)
-  %v = bf16[64,64]{1,0} parameter(2)
-  %h = bf16[64,64]{1,0} parameter(3)
-  %up = bf16[64,64]{1,0} dot(%x, %u), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %act = bf16[64,64]{1,0} tanh(%up)
-  %down = bf16[64,64]{1,0} dot(%act, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %norm = bf16[64,64]{1,0} negate(%down)
-  %head = bf16[64,64]{1,0} dot(%norm, %h), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  ROOT %loss = bf16[64,64]{1,0} negate(%head)
-}
-"""
+ONE_LAYER = program_text("what_if_chains/one_layer.hlo")
 
 
 def test_a_program_of_one_layer_recomputes_all_before_the_result_that_its_head_takes() -> None:
@@ -318,22 +220,7 @@ def test_changes_that_combine_do_so_in_any_order() -> None:
     assert flash <= alone * 1.0001  # what the kernel replaced is gone, so it is not fused
 
 
-CAPACITY = """
-HloModule experts, is_scheduled=true
-SUM
-ENTRY %main (x: f32[16,4], up: f32[2,4,6], down: f32[2,6,4]) -> f32[4] {
-  %x = f32[16,4]{1,0} parameter(0), metadata={op_name="x"}
-  %up = f32[2,4,6]{2,1,0} parameter(1), metadata={op_name="up"}
-  %down = f32[2,6,4]{2,1,0} parameter(2), metadata={op_name="down"}
-  %minus = f32[16,4]{1,0} negate(%x)
-  %groups = f32[2,8,4]{2,1,0} reshape(%minus)
-  %h = f32[2,8,6]{2,1,0} dot(%groups, %up), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
-  %y = f32[2,8,4]{2,1,0} dot(%h, %down), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={1}
-  %flat = f32[16,4]{1,0} reshape(%y)
-  %zero = f32[] constant(0)
-  ROOT %all = f32[4]{0} reduce(%flat, %zero), dimensions={0}, to_apply=%add
-}
-""".replace("SUM", SUM)
+CAPACITY = program_text("what_if_chains/capacity.hlo").replace("SUM", SUM)
 
 
 def test_more_tokens_fill_the_groups_of_experts_and_more_experts_have_smaller_ones() -> None:
@@ -384,24 +271,7 @@ def test_a_chain_that_stores_values_again_is_several_kernels_the_first_time() ->
     assert times == pytest.approx([0.0, 0.0, 6e-5 - 1.4 * 2e-5])  # what they take less one kernel for all of them
 
 
-JOINED = """
-HloModule joined, is_scheduled=true
-
-%body (p0: bf16[16,8], p1: bf16[16,8], p2: bf16[8,1]) -> bf16[32,1] {
-  %p0 = bf16[16,8]{1,0} parameter(0)
-  %p1 = bf16[16,8]{1,0} parameter(1)
-  %p2 = bf16[8,1]{1,0} parameter(2)
-  %both = bf16[32,8]{1,0} concatenate(%p0, %p1), dimensions={0}
-  ROOT %y = bf16[32,1]{1,0} dot(%both, %p2), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-
-ENTRY %main (x: bf16[8,1], u: bf16[16,8], v: bf16[16,8]) -> bf16[32,1] {
-  %x = bf16[8,1]{1,0} parameter(0)
-  %u = bf16[16,8]{1,0} parameter(1)
-  %v = bf16[16,8]{1,0} parameter(2)
-  ROOT %y = bf16[32,1]{1,0} fusion(%u, %v, %x), kind=kCustom, calls=%body
-}
-"""
+JOINED = program_text("what_if_chains/joined.hlo")
 
 
 def test_weights_that_a_kernel_joins_are_weights_for_a_batch_of_one() -> None:
@@ -412,26 +282,7 @@ def test_weights_that_a_kernel_joins_are_weights_for_a_batch_of_one() -> None:
     assert Data(module, {0}).operation(place, one, found, 4) == replace(one, n=4)
 
 
-QKV = """
-HloModule step, is_scheduled=true
-
-%joined (p0: bf16[4096,4096], p1: bf16[4096,1024], p2: bf16[8,4096]) -> bf16[8,5120] {
-  %p0 = bf16[4096,4096]{1,0} parameter(0)
-  %p1 = bf16[4096,1024]{1,0} parameter(1)
-  %p2 = bf16[8,4096]{1,0} parameter(2)
-  %both = bf16[4096,5120]{1,0} concatenate(%p0, %p1), dimensions={1}
-  ROOT %y = bf16[8,5120]{1,0} dot(%p2, %both), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-
-ENTRY %main (x: bf16[8,4096], q: bf16[4096,4096], k: bf16[4096,1024], o: bf16[5120,1024]) -> bf16[8,1024] {
-  %x = bf16[8,4096]{1,0} parameter(0), metadata={op_name="x"}
-  %q = bf16[4096,4096]{1,0} parameter(1), metadata={op_name="q"}
-  %k = bf16[4096,1024]{1,0} parameter(2), metadata={op_name="k"}
-  %o = bf16[5120,1024]{1,0} parameter(3), metadata={op_name="o"}
-  %y = bf16[8,5120]{1,0} fusion(%q, %k, %x), kind=kCustom, calls=%joined
-  ROOT %z = bf16[8,1024]{1,0} dot(%y, %o), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-}
-"""
+QKV = program_text("what_if_chains/qkv.hlo")
 
 
 @pytest.mark.parametrize(("times", "added"), [("1/2", []), ("1/8", ["multiply", "sum", "sum"])])

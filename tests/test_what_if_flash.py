@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from every import every
+from program_texts import program_text
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_times import HELD, slowed
 from roofline.analysis.changes.state import State
@@ -18,43 +19,7 @@ from roofline.sources.embedded import programs_behind
 from roofline.workload import IdleReason, Op, Recording, Workload
 
 H200 = load("h200")
-STEP = """
-HloModule step, is_scheduled=true
-
-add {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}
-
-exponentials {
-  %given = f32[2,512,512]{2,1,0} parameter(0)
-  ROOT %exponential = f32[2,512,512]{2,1,0} exponential(%given)
-}
-
-shares {
-  %given = f32[2,512,512]{2,1,0} parameter(0)
-  %total = f32[2,512]{1,0} parameter(1)
-  %all = f32[2,512,512]{2,1,0} broadcast(%total), dimensions={0,1}
-  ROOT %divide = f32[2,512,512]{2,1,0} divide(%given, %all)
-}
-
-ENTRY %main (qkv: f32[2,512,3,64], k: f32[2,512,64], v: f32[2,64,512]) -> f32[2,512,64] {
-  %qkv = f32[2,512,3,64]{3,2,1,0} parameter(0)
-  %k = f32[2,512,64]{2,1,0} parameter(1)
-  %v = f32[2,64,512]{2,1,0} parameter(2)
-  %zero = f32[] constant(0)
-  %part = f32[2,512,1,64]{3,2,1,0} slice(%qkv), slice={[0:2], [0:512], [0:1], [0:64]}
-  %q = f32[2,512,64]{2,1,0} bitcast(%part)
-  %turned = f32[2,512,64]{2,1,0} transpose(%v), dimensions={0,2,1}
-  %scores = f32[2,512,512]{2,1,0} dot(%q, %k), lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_contracting_dims={2}
-  %weights = f32[2,512,512]{2,1,0} fusion(%scores), kind=kLoop, calls=exponentials
-  %sums = f32[2,512]{1,0} reduce(%weights, %zero), dimensions={2}, to_apply=add
-  %shared = f32[2,512,512]{2,1,0} fusion(%weights, %sums), kind=kLoop, calls=shares
-  ROOT %out = f32[2,512,64]{2,1,0} dot(%shared, %turned), lhs_batch_dims={0}, rhs_batch_dims={0},
-    lhs_contracting_dims={2}, rhs_contracting_dims={1}
-}
-"""
+STEP = program_text("what_if_flash/step.hlo")
 
 
 def test_copies_into_another_layout_go_and_those_that_cut_out_a_part_stay(tmp_path: Path) -> None:

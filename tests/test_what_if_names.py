@@ -168,7 +168,10 @@ PROGRAMS = [
     (decoded_in_a_loop, lambda batch, length: (STACK, *caches(batch, length, LAYERS))),
     (with_a_mask, lambda batch, length: (MASKED, of_shape(1, length, length), tokens(batch, length))),
     (recurrence, lambda batch, length: (of_shape(WIDTH, WIDTH), of_shape(WIDTH, WIDTH), of_shape(length, batch, WIDTH))),
-    (scored, lambda batch, length: (of_shape(4096, WIDTH), of_shape(WIDTH, WIDTH), tokens(batch, length), of_shape(batch, dtype="float32"))),
+    (
+        scored,
+        lambda batch, length: (of_shape(4096, WIDTH), of_shape(WIDTH, WIDTH), tokens(batch, length), of_shape(batch, dtype="float32")),
+    ),
 ]
 MORE_PROGRAMS = [
     (trained_with_dropout, lambda batch, length: (KEY, state(), tokens(batch, length + 1))),
@@ -182,9 +185,7 @@ DIMENSIONS = [("batch", 2), ("sequence", 0.5)]
 
 
 @pytest.mark.parametrize(("dimension", "times"), DIMENSIONS)
-@pytest.mark.parametrize(
-    ("function", "args"), [*PROGRAMS, *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_PROGRAMS)]
-)
+@pytest.mark.parametrize(("function", "args"), [*PROGRAMS, *(pytest.param(*more, marks=pytest.mark.slow) for more in MORE_PROGRAMS)])
 def test_data_are_told_from_all_else(function: Any, args: Any, dimension: str, times: float, tmp_path: Path) -> None:
     batch, length = 8, 256
     after = (int(batch * times), length) if dimension == "batch" else (batch, int(length * times))

@@ -4,32 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from program_texts import program_text
 from roofline.analysis.what_if import what_if
 from roofline.report import OpInfo, Report
 from torch_writer import Kernels, steps_of
 
-PROGRAM = """HloModule step, is_scheduled=true
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] COMBINED
-}
-%scatter_body (p0: f32[ROWS,768], p1: s32[16384,1], p2: f32[16384,1,768]) -> f32[ROWS,768] {
-  %p0 = f32[ROWS,768]{1,0} parameter(0)
-  %p1 = s32[16384,1]{1,0} parameter(1)
-  %p2 = f32[16384,1,768]{2,1,0} parameter(2)
-  ROOT %s = f32[ROWS,768]{1,0} scatter(%p0, %p1, %p2), DIMENSIONS, to_apply=%add
-}
-ENTRY %main (x: f32[768,768], table: f32[ROWS,768], ids: s32[16384,1], rows: f32[16384,1,768]) -> (f32[768,768], f32[ROWS,768]) {
-  %x = f32[768,768]{1,0} parameter(0)
-  %table = f32[ROWS,768]{1,0} parameter(1)
-  %ids = s32[16384,1]{1,0} parameter(2)
-  %rows = f32[16384,1,768]{2,1,0} parameter(3)
-  %y = f32[768,768]{1,0} dot(%x, %x), lhs_contracting_dims={1}, rhs_contracting_dims={0}
-  %gradient = f32[ROWS,768]{1,0} fusion(%table, %ids, %rows), kind=kInput, calls=%scatter_body
-  ROOT %both = (f32[768,768]{1,0}, f32[ROWS,768]{1,0}) tuple(%y, %gradient)
-}
-"""
+PROGRAM = program_text("what_if_scatters/program.hlo")
 DIMENSIONS = "update_window_dims={1,2}, inserted_window_dims={}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
 
 

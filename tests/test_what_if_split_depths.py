@@ -4,35 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from program_texts import program_text
 from roofline.analysis.what_if import what_if
 from roofline.report import Report
 
 # 64 rows of 1,024 by a weight of 4,096 columns in 4 parts, which another kernel adds up.
-SPLIT = """
-HloModule jit_step, is_scheduled=true
-
-%add (a: f32[], b: f32[]) -> f32[] {
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %c = f32[] add(%a, %b)
-}
-
-%sum (p: f32[4,64,4096]) -> bf16[64,4096] {
-  %p = f32[4,64,4096]{2,1,0} parameter(0)
-  %zero = f32[] constant(0)
-  %s = f32[64,4096]{1,0} reduce(%p, %zero), dimensions={0}, to_apply=%add
-  ROOT %r = bf16[64,4096]{1,0} convert(%s)
-}
-
-ENTRY %main (x: bf16[64,1024], w: bf16[1024,4096]) -> bf16[64,4096] {
-  %x = bf16[64,1024]{1,0} parameter(0), metadata={op_name="x"}
-  %w = bf16[1024,4096]{1,0} parameter(1), metadata={op_name="w"}
-  %xs = bf16[64,4,256]{2,1,0} bitcast(%x)
-  %ws = bf16[4,256,4096]{2,1,0} bitcast(%w)
-  %parts = f32[4,64,4096]{2,1,0} dot(%xs, %ws), lhs_batch_dims={1}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}
-  ROOT %y = bf16[64,4096]{1,0} fusion(%parts), kind=kLoop, calls=%sum
-}
-"""
+SPLIT = program_text("what_if_split_depths/split.hlo")
 
 
 @pytest.fixture(name="program")

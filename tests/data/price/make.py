@@ -18,7 +18,7 @@ from jax._src.lib import xla_client
 from jax.extend import backend
 from jaxlib import _hlo
 
-from corpus import CASES, compiled
+from data.price.corpus import CASES, compiled
 from roofline.hlo.ir.module import Computation, HloModule, Instruction
 from roofline.hlo.read import parse
 
