@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.analysis.findings.counted import Good, losses
 from roofline.cost import Cost
 from roofline.machines.catalogue import load
@@ -47,7 +48,7 @@ def made(usage: Usage, **cost: float) -> Launch:
     return Launch(name="k", cost=Cost.of(cost or {"hbm": 1e6}), time_s=1e-3, usage=usage)
 
 
-@pytest.mark.parametrize(("faulty", "kind", "repaired"), PLANTED)
+@every(("faulty", "kind", "repaired"), PLANTED)
 def test_a_planted_fault_is_named_with_the_time_it_costs(faulty: int, kind: str, repaired: int | None) -> None:
     every = launches(FAULTS)
     found = lost(every[faulty])
@@ -60,7 +61,7 @@ def test_a_planted_fault_is_named_with_the_time_it_costs(faulty: int, kind: str,
     assert found[kind] * took == pytest.approx(took - then, rel=0.25)
 
 
-@pytest.mark.parametrize("place", sorted({repaired for _, _, repaired in PLANTED if repaired is not None} | {22}))
+@every("place", sorted({repaired for _, _, repaired in PLANTED if repaired is not None} | {22}))
 def test_kernels_without_a_fault_have_none(place: int) -> None:
     assert lost(launches(FAULTS)[place]) == {}
 

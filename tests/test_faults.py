@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 import roofline
+from every import every
 from roofline.report import Point, Report
 from roofline.rules.words import kinds
 
@@ -46,13 +47,13 @@ def test_the_first_finding_names_the_fault_its_cost_and_its_line(name: str) -> N
     assert score.right, score
 
 
-@pytest.mark.parametrize("name", HEALTHY)
+@every("name", HEALTHY)
 def test_healthy_programs_raise_no_alarm(name: str) -> None:
     score = scored(name)
     assert score.right, score
 
 
-@pytest.mark.parametrize("name", scorer.EXPECTED)
+@every("name", scorer.EXPECTED)
 def test_minimum_and_losses_add_up_to_the_time(name: str) -> None:
     points = [point for point in report_of(name).points if point.lost is not None and point.infeed_outfeed]
     assert {point.scope for point in points} >= {"total", "average", "step"}
@@ -60,7 +61,7 @@ def test_minimum_and_losses_add_up_to_the_time(name: str) -> None:
         assert point.at_roof_s + sum(msgspec.to_builtins(point.lost).values()) == pytest.approx(point.device_seconds, rel=1e-3), point.scope
 
 
-@pytest.mark.parametrize("experts", [8, 64])
+@every("experts", [8, 64])
 def test_dense_experts_do_so_many_times_the_needed_work(experts: int) -> None:
     # All experts for every token instead of each token's own: both products have their rows once for each expert.
     products = [op for op in report_of(f"dense_experts_{experts}").ops if op.category == "matmul" and "ragged" in op.label]
@@ -104,7 +105,7 @@ def test_every_capture_is_described_and_every_line_lies_in_its_program() -> None
 RIGHT = {"kind": "one-hot-product", "message": "At programs.py:99 …", "saving_per_step_s": 0.003}
 
 
-@pytest.mark.parametrize(
+@every(
     ("findings", "right"),
     [
         ([RIGHT], True),
@@ -119,7 +120,7 @@ def test_kind_saving_and_line_must_be_right(findings: list[dict[str, object]], r
     assert scorer.score("one_hot", findings).right is right
 
 
-@pytest.mark.parametrize(
+@every(
     ("kind", "share", "silent"),
     [("products", 0.09, True), ("products", 0.11, False), ("idle-input", 0.02, False), ("idle-input", 0.005, True)],
 )

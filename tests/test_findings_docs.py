@@ -4,8 +4,7 @@ import re
 import sys
 from pathlib import Path
 
-import pytest
-
+from every import every
 from roofline.analysis.expected_times import SLOW, SLOW_FUSION
 from roofline.analysis.findings import counted as counted_findings
 from roofline.analysis.findings import kernels as kernel_findings
@@ -72,26 +71,26 @@ def _section(kind: str) -> str:
     return " ".join(found[1].split())
 
 
-@pytest.mark.parametrize("kind", FAULTS)
+@every("kind", FAULTS)
 def test_every_kind_is_explained(kind: str) -> None:
     section = _section(kind)
     assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Saving", "Do"))
     assert [lever for lever in words_of(kind).levers if lever not in section] == []
 
 
-@pytest.mark.parametrize("kind", rule_kinds())
+@every("kind", rule_kinds())
 def test_a_section_has_the_rule_and_the_caveat_of_its_words(kind: str) -> None:
     words = page(kind)
     section = PAGE[PAGE.index(f"\n### {kind}\n") :].partition("\n- Saving: ")[0]
     assert section.endswith(f"\n- Rule: {words.rule}\n- Caveat: {words.caveat}")
 
 
-@pytest.mark.parametrize(("kind", "threshold"), THRESHOLDS)
+@every(("kind", "threshold"), THRESHOLDS)
 def test_a_section_gives_the_threshold_of_its_rule(kind: str, threshold: str) -> None:
     assert threshold in _section(kind)
 
 
-@pytest.mark.parametrize("kind", SUSPECT_FIGURES)
+@every("kind", SUSPECT_FIGURES)
 def test_every_suspect_figure_is_explained(kind: str) -> None:
     section = _section(kind)
     assert all(f"- {word}:" in section for word in ("Rule", "Caveat", "Do"))

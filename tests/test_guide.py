@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from PIL import Image, ImageChops
 
+from every import every
 from roofline.cli import main
 from roofline.render.plot import save
 from roofline.rules.words import kinds, page
@@ -133,7 +134,7 @@ NUMBERS: dict[str, tuple[str, ...]] = {
 }
 
 
-@pytest.mark.parametrize("subject", NUMBERS)
+@every("subject", NUMBERS)
 def test_no_published_number_is_missing(subject: str) -> None:
     # A line break may fall anywhere in a sentence.
     text = f"{GUIDE}\n{' '.join(GUIDE.split())}"

@@ -4,8 +4,7 @@ import re
 from itertools import chain
 from string import Formatter
 
-import pytest
-
+from every import every
 from roofline.cost import NOTHING
 from roofline.rules.words import Words, kinds, observed, page, rule_kinds, words_of
 from roofline.workload import Avoidable
@@ -20,7 +19,7 @@ RULES = [(kind, group) for kind in rule_kinds() for group in ("", *page(kind).gr
 SECTIONS = [(kind, group) for kind in kinds() for group in ("", *page(kind).groups)]
 
 
-@pytest.mark.parametrize(("kind", "group"), SECTIONS)
+@every(("kind", "group"), SECTIONS)
 def test_words_are_one_clause_and_speak_of_matmuls(kind: str, group: str) -> None:
     for name in ("", *NAMES):
         words = words_of(kind, group, (name,))
@@ -41,7 +40,7 @@ def test_words_are_one_clause_and_speak_of_matmuls(kind: str, group: str) -> Non
         assert not re.search(r"(?<!elementwise )(?<!sums and )\bproducts?\b", re.sub(r"\{\w+[^}]*\}", "", sentences))
 
 
-@pytest.mark.parametrize(("kind", "group"), SECTIONS)
+@every(("kind", "group"), SECTIONS)
 def test_observations_name_their_facts_and_how_to_write_them(kind: str, group: str) -> None:
     words = words_of(kind, group)
     for observation in (words.observation, *words.causes.values()):
@@ -50,12 +49,12 @@ def test_observations_name_their_facts_and_how_to_write_them(kind: str, group: s
         assert not re.search(r"[{}\[\]]", Words(title="", change="", observation=observation).observed(NO_FACTS)), observation
 
 
-@pytest.mark.parametrize("kind", kinds())
+@every("kind", kinds())
 def test_only_known_frameworks_and_platforms_replace_words(kind: str) -> None:
     assert {name for section in (page(kind), *page(kind).groups.values()) for name in section.on} <= NAMES
 
 
-@pytest.mark.parametrize(("kind", "group"), RULES)
+@every(("kind", "group"), RULES)
 def test_advice_about_pytorch_speaks_of_pytorch(kind: str, group: str) -> None:
     levers = words_of(kind, group, ("pytorch",)).levers
     if not group or any(OF_PYTORCH.search(lever) for lever in levers):
@@ -70,7 +69,7 @@ def test_a_framework_replaces_more_than_a_platform_and_a_group_takes_nothing_ove
     assert words_of("dense-experts", "16") == words_of("dense-experts")
 
 
-@pytest.mark.parametrize(
+@every(
     ("observation", "written"),
     [
         ("stores {kept:B} of {kept:B}", "stores 41.94 MB of 41.94 MB"),

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from every import every
 from roofline.rules.words import kinds, page, words_of
 
 DATA = Path(__file__).parent / "data" / "tpu"
@@ -30,7 +31,7 @@ ELSEWHERE = {
 TPU = ("tpu", "jax")
 
 
-@pytest.mark.parametrize("name", sorted({*kinds()} - COUNTED))
+@every("name", sorted({*kinds()} - COUNTED))
 def test_nothing_said_of_a_tpu_speaks_of_gpus(name: str) -> None:
     for group in ("",) if name.startswith("idle") else ("", *page(name).groups):  # groups of idle time are of GPUs, and of PyTorch
         words = words_of(name, group, TPU)
@@ -50,7 +51,7 @@ def test_levers_for_one_category_are_those_of_the_platform() -> None:
     assert "multiples of 128" in words_of("products", "", TPU).cases["convolution"][0]
 
 
-@pytest.mark.parametrize(("chip", "word"), [("v5e", "VMEM"), ("h100", "vendor's kernel")])
+@every(("chip", "word"), [("v5e", "VMEM"), ("h100", "vendor's kernel")])
 def test_a_program_gets_the_levers_of_the_chip_it_is_compared_with(chip: str, word: str) -> None:
     report = rl.analyze(DATA / "matmul_v5e.hlo.gz", chip)
     (finding,) = [finding for finding in report.findings if finding.kind == "products"]
