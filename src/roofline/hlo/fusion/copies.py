@@ -48,8 +48,8 @@ def _without_needless_copies(module: HloModule, values: ValuesOf, running: Itera
     computations = list(module.computations)
     for number in running:
         new = list(module.computations[number].instructions)
-        for time, index in enumerate(values[number].order):
-            if new[index].opcode == "copy" and _is_needless(values, number, new[index], time):
+        for index, copy in enumerate(new):
+            if copy.opcode == "copy" and _is_needless(values, number, copy, index):
                 new[index] = replace(new[index], opcode="bitcast")
         computations[number] = replace(computations[number], instructions=tuple(new))
     return replace(module, computations=tuple(computations))
@@ -70,11 +70,10 @@ def _needed(values: ValuesOf, number: int) -> list[_Use]:
     own, computation = values[number], values.module.computations[number]
     uses: list[_Use] = []
     in_place: dict[int, list[int]] = {}  # fused body -> the parameters that it updates; several fusions may call one
-    for time, index in enumerate(own.order):
-        instruction = computation.instructions[index]
+    for index, instruction in enumerate(computation.instructions):
         for operand in _written_over(values.module, instruction, in_place):
             value = own.array(operand)
-            if value is not None and (value.last > time or values.must_stay(number, value)):
+            if value is not None and (value.last > index or values.must_stay(number, value)):
                 uses.append(_Use(index, operand))
         if instruction.opcode == "while" and instruction.called("body") and instruction.operands:
             uses += _changed(values, number, index)

@@ -9,7 +9,6 @@ from itertools import accumulate, compress
 from msgspec.structs import replace
 
 from ..ir.amending import amended
-from ..ir.callgraph import callees, callees_first, in_order
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.opcodes import of_kind
 from ..ir.shapes import Layout, Shape
@@ -43,7 +42,7 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
     done = list(map(plain.computation, module.computations))
     busy: set[int] = set()
     budget = max(MOST_INLINED, GROWTH * sum(map(len, done)))
-    for number in callees_first(module):
+    for number in module.callees_first:
         if with_effects(done[number], busy):
             busy.add(number)
         if number in running:
@@ -100,7 +99,7 @@ def _called_only(module: HloModule) -> HloModule:
     reached = {module.entry}
     waiting = [module.entry]
     while waiting:
-        for number in callees(module.computations[waiting.pop()]):
+        for number in module.computations[waiting.pop()].callees:
             if number not in reached:
                 reached.add(number)
                 waiting.append(number)
@@ -140,9 +139,9 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
 
 def _with_calls_inlined(done: list[Computation], number: int, budget: int, keeps_shardings: bool) -> tuple[Computation, int]:
     """A computation with its calls inlined and values before their uses, and the remaining ``budget`` of instructions to inline."""
-    computation, order = done[number], in_order(done[number])
+    computation = done[number]
     are_same = _REWRITTEN.isdisjoint([instruction.opcode for instruction in computation.instructions])
-    if are_same and order == tuple(range(len(computation))) and not any(instruction.control for instruction in computation.instructions):
+    if are_same and not any(instruction.control for instruction in computation.instructions):
         return computation, budget
     instructions: list[Instruction] = []
     place: dict[int, int] = {}
@@ -156,8 +155,7 @@ def _with_calls_inlined(done: list[Computation], number: int, budget: int, keeps
         instructions.append(instruction if same else replace(instruction, operands=operands, control=control))
         return len(instructions) - 1
 
-    for index in order:
-        instruction = computation[index]
+    for index, instruction in enumerate(computation.instructions):
         called = _function(done, computation, instruction, keeps_shardings)
         if called is not None and len(called) <= budget:
             budget -= len(called)
@@ -265,7 +263,7 @@ def without_dead_code(computation: Computation, busy: set[int], instead: Mapping
 def busy_computations(module: HloModule) -> set[int]:
     """The computations with side effects."""
     busy: set[int] = set()
-    for number in callees_first(module):
+    for number in module.callees_first:
         if with_effects(module.computations[number], busy):
             busy.add(number)
     return busy

@@ -10,7 +10,6 @@ from msgspec import Struct, field
 
 from ...graph.index_sets import WHOLE, Region
 from ...resource import HBM
-from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import OPCODES, RUNNERS
 from ..ir.platforms import Platform
@@ -139,8 +138,8 @@ class _Flow:
         if len(self.computation) > _MOST_TRACED:
             return {}
         before = [0] * len(self.computation)
-        for index in in_order(self.computation):
-            for operand in self.computation[index].operands:
+        for index, instruction in enumerate(self.computation.instructions):
+            for operand in instruction.operands:
                 before[index] |= before[operand] | 1 << operand
         dependences: dict[int, int] = {}
         for (index, _), readers in uses.items():

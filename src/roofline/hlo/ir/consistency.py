@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from msgspec.structs import replace
 
 from ...errors import SourceError
-from .callgraph import in_order, is_ordered
-from .malformed import excerpt
+from .malformed import Malformed, excerpt
 from .module import Computation, Instruction
 from .opcodes import LEAST_OPERANDS
 
@@ -48,9 +47,9 @@ def _fits(check: Check, instruction: Instruction, operand: Instruction) -> bool:
 
 def _ordered(computation: Computation) -> Computation:
     """The computation in an order in which each instruction follows its operands; a text written by hand may name a later one."""
-    if is_ordered(computation):
+    if _is_ordered(computation):
         return computation
-    order = in_order(computation)
+    order = _in_order(computation)
     places = {index: place for place, index in enumerate(order)}
 
     def moved(indices: Iterable[int]) -> tuple[int, ...]:
@@ -65,6 +64,39 @@ def _ordered(computation: Computation) -> Computation:
         root=places[computation.root],
         parameters=moved(computation.parameters),
     )
+
+
+def _in_order(computation: Computation) -> tuple[int, ...]:
+    """Its instructions, each after its operands."""
+    order: list[int] = []
+    done: set[int] = set()
+    open_: set[int] = set()
+    for start in range(len(computation)):
+        stack = [start]
+        while stack:
+            index = stack[-1]
+            waiting = [operand for operand in computation[index].operands if operand not in done]
+            if index in done or not waiting:
+                stack.pop()
+                open_.discard(index)
+                if index not in done:
+                    done.add(index)
+                    order.append(index)
+            elif any(operand in open_ for operand in waiting) or index in waiting:
+                raise Malformed(f"{computation.name}: {computation[index].name} depends on its own result")
+            else:
+                open_.add(index)
+                stack += waiting
+    return tuple(order)
+
+
+def _is_ordered(computation: Computation) -> bool:
+    """Whether each instruction is after its operands."""
+    for index, instruction in enumerate(computation.instructions):  # a loop: a program has many, and most have one operand or two
+        for operand in instruction.operands:
+            if operand >= index:
+                return False
+    return True
 
 
 def _keeps_rank(instruction: Instruction, operand: Instruction) -> bool:

@@ -250,7 +250,7 @@ class Instruction(Struct, frozen=True, gc=False):  # no instruction is part of a
 
 
 class Computation(Struct, frozen=True, kw_only=True):
-    """Instructions in the order of the schedule, or of the text; the root's value is the result.
+    """Instructions in the order of the schedule, or of the text, each after its operands; the root's value is the result.
 
     ``parameters`` are indices of instructions, in the order of their numbers.
     """
@@ -273,38 +273,18 @@ class Computation(Struct, frozen=True, kw_only=True):
     def root_instruction(self) -> Instruction:
         return self.instructions[self.root]
 
+    @property
+    def callees(self) -> tuple[int, ...]:
+        """The computations it calls, each once."""
+        calls = chain.from_iterable([instruction.calls for instruction in self.instructions if instruction.calls])
+        return tuple(dict.fromkeys([call.computation for call in calls]))
+
     def operands(self, instruction: Instruction) -> tuple[Instruction, ...]:
         """The instructions whose values it takes."""
         return tuple(self.instructions[index] for index in instruction.operands)
 
 
-MAX_NESTING = 200  # calls within calls; programs are walked by recursion
-
-
-def _check_calls(computations: tuple[Computation, ...]) -> None:
-    """Refuses computations that call themselves, directly or not, and calls nested beyond reason."""
-    called = [
-        tuple({call.computation for call in chain.from_iterable([instruction.calls for instruction in computation.instructions])})
-        for computation in computations
-    ]
-    depth: dict[int, int] = {}
-    for start in range(len(computations)):
-        path = [(start, iter(called[start]))] if start not in depth else []
-        on_path = {start}
-        while path:
-            number, rest = path[-1]
-            inner = next((inner for inner in rest if inner not in depth), None)
-            if inner is None:
-                depth[number] = 1 + max((depth[below] for below in called[number]), default=0)
-                if depth[number] > MAX_NESTING:
-                    raise Malformed(f"calls nested deeper than {MAX_NESTING} under {excerpt(computations[number].name)}")
-                path.pop()
-                on_path.discard(number)
-            elif inner in on_path:
-                raise Malformed(f"the computation {excerpt(computations[number].name)} calls itself")
-            else:
-                path.append((inner, iter(called[inner])))
-                on_path.add(inner)
+MAX_NESTING = 40  # calls within calls: programs are walked by recursion, and compilers stay below ten
 
 
 class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cached properties
@@ -329,7 +309,31 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     buffer_assignment: bytes = b""
 
     def __post_init__(self) -> None:
-        _check_calls(self.computations)
+        _ = self.callees_first
+
+    @cached_property
+    def callees_first(self) -> tuple[int, ...]:
+        """All computations, each after those it calls, none of which calls itself, directly or not."""
+        called_by = [computation.callees for computation in self.computations]
+        depth: dict[int, int] = {}  # in the order in which they are done
+        for root in range(len(self.computations)):
+            path = [(root, iter(called_by[root]))] if root not in depth else []
+            on_path = {root}
+            while path:
+                number, rest = path[-1]
+                inner = next((inner for inner in rest if inner not in depth), None)
+                if inner in on_path:
+                    raise Malformed(f"the computation {excerpt(self.computations[inner].name)} calls itself")
+                if inner is not None:
+                    path.append((inner, iter(called_by[inner])))
+                    on_path.add(inner)
+                    continue
+                depth[number] = 1 + max((depth[below] for below in called_by[number]), default=0)
+                if depth[number] > MAX_NESTING:
+                    raise Malformed(f"calls nested deeper than {MAX_NESTING} under {excerpt(self.computations[number].name)}")
+                path.pop()
+                on_path.discard(number)
+        return tuple(depth)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

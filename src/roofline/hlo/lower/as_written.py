@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from ...errors import FormulaError
 from ..ir.amending import MappedDialect, amended
 from ..ir.attributes import WindowDimension
-from ..ir.callgraph import in_order
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.shapes import Layout, Shape
 from ..price.convolved_products import Role, fits, role_of
@@ -72,8 +71,7 @@ def _write(module: HloModule, computation: Computation, given: dict[int, int], w
     Fusions are left as they are once there are more than ``most``: bodies that are repeated at every depth would fill the memory.
     """
     where = dict(given)
-    for index in in_order(computation):
-        instruction = computation.instructions[index]
+    for index, instruction in enumerate(computation.instructions):
         if index in where:
             continue
         body = module.computations[instruction.calls[0].computation] if instruction.opcode == FUSION and instruction.calls else None

@@ -16,7 +16,6 @@ from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operation, Operator, Part, Phase, Region
 from ...graph.facts.equal_arrays import equal_arrays
 from ..ir.attributes import NO_METADATA
-from ..ir.callgraph import in_order
 from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction
@@ -75,7 +74,6 @@ class _Lowering:
         self.places: list[tuple[int, int]] = []
         self._times = times
         self._kernels: dict[tuple[int, int], int] = {}
-        self._orders: dict[int, tuple[int, ...]] = {}
         self._meanings: dict[tuple[int, int], Meaning] = {}  # by the ids of a computation and an instruction of it
         self._operations: dict[str, int] = {}  # the number of each of the author's operations, by its name
         self._sources: dict[int, Source] = {}  # by the id of an instruction
@@ -129,18 +127,12 @@ class _Lowering:
             return tuple([self._arrays(part) for part in shape.parts])
         return self.graph.array(_array(shape))
 
-    def _order(self, number: int) -> tuple[int, ...]:
-        if number not in self._orders:
-            self._orders[number] = in_order(self.module.computations[number])
-        return self._orders[number]
-
     def _running(self, number: int, given: Sequence[Tree]) -> Tree:
         """The result of a computation whose instructions are launched one by one."""
         computation = self.module.computations[number]
         values: dict[int, Tree] = dict(zip(computation.parameters, given, strict=False))
-        for index in self._order(number):
+        for index, instruction in enumerate(computation.instructions):
             if index not in values:
-                instruction = computation.instructions[index]
                 kernel = self._kernel(number, index, instruction)
                 values[index] = self._value(computation, index, [values[operand] for operand in instruction.operands], kernel)
         return values[computation.root]
@@ -149,9 +141,9 @@ class _Lowering:
         """The result of the body of a fusion, which one kernel runs."""
         computation = self.module.computations[number]
         values: dict[int, Tree] = dict(zip(computation.parameters, given, strict=False))
-        for index in self._order(number):
+        for index, instruction in enumerate(computation.instructions):
             if index not in values:
-                operands = [values[operand] for operand in computation.instructions[index].operands]
+                operands = [values[operand] for operand in instruction.operands]
                 values[index] = self._value(computation, index, operands, kernel, fusion)
         return values[computation.root]
 

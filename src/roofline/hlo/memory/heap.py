@@ -71,8 +71,7 @@ class Heap:
         own: dict[Slot | Value, Piece] = {slot: Piece(slot.bytes) for slot in slots.own}
         self._pieces += own.values()
         times = []
-        for index in values.order:
-            instruction = values.computation[index]
+        for index, instruction in enumerate(values.computation.instructions):
             if index != values.computation.root:  # its tuple is one with that of the caller
                 self._tuples += _new_tuples(instruction)
             for call in instruction.calls if instruction.opcode in CALLING else ():

@@ -80,8 +80,8 @@ class Liveness:
         """Adds up the live memory over the order of execution, with that of called computations, and returns the peak."""
         values = self.values[number]
         slots = self.slots.of(number, role)
-        length, instructions = len(values.order), values.computation.instructions
-        change = [0] * (length + 2)
+        instructions = values.computation.instructions
+        change = [0] * (len(instructions) + 2)
         for slot in slots.own:
             change[slot.start] += slot.bytes
             change[slot.end + 1] -= slot.bytes
@@ -90,14 +90,13 @@ class Liveness:
             change[start] -= before.bytes
             change[end] += before.bytes
         most, peak, now, inner, own = 0, -1, 0, NOTHING, 0
-        for time in range(length):
+        for time, instruction in enumerate(instructions):
             now += change[time]
-            instruction = instructions[values.order[time]]
             called = self._called(values, instruction, slots, lent) if instruction.calls else NOTHING
             scoped = scoped_bytes(instruction, self.values.spaces)
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
-        at = instructions[values.order[peak]]
+        at = instructions[peak]
         unused = {id(value) for place, value in enumerate(values.leaves[at.operands[0]] if inner.unused else ()) if place in inner.unused}
         occupants = [value for slot in slots.own if (value := slot.occupant(peak)) is not None]
         live = [Live(number, value) for value in occupants if id(value) not in unused]

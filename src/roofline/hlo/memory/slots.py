@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct, field
 
-from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..price.bodies import updated
@@ -85,7 +84,7 @@ class Slots(Struct, frozen=True):
                 continue
             slot = None if result is None else self.of_array[id(result)]
             if slot is None or (slot.before is before and slot.over is not before and slot.is_free):
-                end = len(values.order) if slot is None else slot.start
+                end = len(values.computation) if slot is None else slot.start
                 if before.last + 1 < end:
                     gaps.append((before, before.last + 1, end))
         return gaps
@@ -212,8 +211,7 @@ def _elementwise_parameters(body: Computation) -> list[int]:
     other = 0  # the parameters with a use that is not elementwise
     for bit, parameter in enumerate(body.parameters):
         reached[parameter] = 1 << bit
-    for index in in_order(body):
-        instruction = body[index]
+    for index, instruction in enumerate(body.instructions):
         for operand in instruction.operands:
             reached[index] |= reached[operand]
         if instruction.opcode not in _IN_BODIES:

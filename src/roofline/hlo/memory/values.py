@@ -12,7 +12,6 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from ...resource import HBM
-from ..ir.callgraph import in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.renaming import IN_PLACE, SHARING, aliases
@@ -47,12 +46,10 @@ BEFORE = -1  # when a parameter is made
 class Values(Struct, eq=False):
     """What the instructions of one computation make.
 
-    ``order`` is the order of execution, ``leaves`` the arrays of each instruction's value, ``parameters`` the arrays of the parameters in
-    order, ``arrays`` all others.
+    ``leaves`` are the arrays of each instruction's value, ``parameters`` the arrays of the parameters in order, ``arrays`` all others.
     """
 
     computation: Computation
-    order: tuple[int, ...]
     leaves: list[Leaves]
     parameters: list[Value | None]
     arrays: list[Value]
@@ -89,23 +86,21 @@ class ValuesOf:
 
     def _walk(self, number: int) -> Values:
         computation = self.module.computations[number]
-        order = in_order(computation)
-        values = Values(computation, order, [()] * len(order), [], [])
+        values = Values(computation, [()] * len(computation), [], [])
         for index in computation.parameters:
             values.leaves[index] = self._fresh(values, index, BEFORE)
-        for time, index in enumerate(order):
-            instruction = computation.instructions[index]
+        for index, instruction in enumerate(computation.instructions):
             if instruction.opcode not in self._names_only:
-                used = time - 1 if _joins_in_place(instruction) else time
+                used = index - 1 if _joins_in_place(instruction) else index
                 for operand in instruction.operands:
                     for value in values.leaves[operand]:
                         if value is not None and value.last < used:
                             value.last = used
             if instruction.opcode != "parameter":
-                values.leaves[index] = self._fresh(values, index, time, self._given(values, number, instruction))
+                values.leaves[index] = self._fresh(values, index, index, self._given(values, number, instruction))
         for value in values.root:
             if value is not None:
-                value.last = len(order)
+                value.last = len(computation)
         return values
 
     def _fresh(self, values: Values, index: int, time: int, given: Given = NOTHING) -> Leaves:

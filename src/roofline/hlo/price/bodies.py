@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from ...cost import Cost
 from ...graph.index_sets import NOTHING, WHOLE, Region, count, joined
 from ...resource import UNNAMED_WORK
-from ..ir.callgraph import callees_first, in_order
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import OPCODES
 from ..ir.platforms import Platform
@@ -61,11 +60,9 @@ class Bodies:
     def __init__(self, module: HloModule, platform: Platform) -> None:
         self.module, self.platform = module, platform
         self._known: dict[tuple[int, frozenset[tuple[Path, Region]], tuple[int, ...]], Body] = {}
-        self._orders: dict[int, tuple[int, ...]] = {}
         self._arithmetic: dict[int, Work] = {}
         self._likes: dict[int, int | None] = {}
         self._forms: dict[tuple[object, ...], int] = {}
-        callees_first(module)
 
     def arithmetic(self, number: int) -> Work:
         """The arithmetic of one execution of a computation, all of its result being needed."""
@@ -125,12 +122,6 @@ class Bodies:
             known = self._known[key] = self._walk(number, wanted, in_place)
         return known
 
-    def order(self, number: int) -> tuple[int, ...]:
-        known = self._orders.get(number)
-        if known is None:
-            known = self._orders[number] = in_order(self.module.computations[number])
-        return known
-
     def _walk(self, number: int, wanted: Demand, in_place: tuple[int, ...]) -> Body:
         """Follows the needed elements from the root to the parameters, users before producers, and adds up the arithmetic."""
         computation = self.module.computations[number]
@@ -142,7 +133,7 @@ class Bodies:
             self._do(computation, computation[index], WHOLE, done)
             for operand in updates(computation[index]):
                 _want(demand, operand, (), WHOLE)
-        for index in reversed(self.order(number)):
+        for index in reversed(range(len(computation))):
             here = demand[index]
             if not here:
                 continue

@@ -121,7 +121,6 @@ class Pricer:
         """One run of a computation: the sum of its instructions."""
         known = self._totals.get(number)
         if known is None:
-            self.bodies.order(number)  # raises for values that depend on themselves
             cost, least = Sum(), Sum()
             for site in self.sites(self.module.computations[number]):
                 found = self.price(site)
@@ -308,7 +307,6 @@ def _started(pricer: Pricer, site: Site) -> Price:
 
 def _priced_parts(pricer: Pricer, number: int) -> list[Price]:
     """The prices of what a computation runs, through calls: work of a SparseCore is a call in an asynchronous one, or several."""
-    pricer.bodies.order(number)
     found: list[Price] = []
     for one in pricer.sites(pricer.module.computations[number]):
         if _is_call(one):

@@ -11,7 +11,6 @@ from msgspec import Struct
 from ...cost import NOTHING
 from ...operation import Operation
 from ...workload import Array, Op, Workload
-from ..ir.callgraph import callees_first
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..ir.scopes import direction, is_in_loop, scope
@@ -96,7 +95,7 @@ def _count(pricer: Pricer) -> dict[int, _Runs]:
     module = pricer.module
     runs = {number: _Runs() for number in range(len(module.computations))}
     runs[module.entry].count = 1
-    for number in reversed(callees_first(module)):
+    for number in reversed(module.callees_first):
         here = runs[number]
         if not here.count:
             continue
@@ -135,7 +134,6 @@ def _emit(pricer: Pricer, runs: dict[int, _Runs], number: int, done: set[int]) -
     """The instructions of a computation and of those it runs, each computation once."""
     done.add(number)
     here = runs[number]
-    pricer.bodies.order(number)  # raises for values that depend on themselves
     prices: dict[int, Price] = {}  # by the index of the representative instruction
     representatives = pricer.representatives(number)
     for index, instruction in enumerate(pricer.module.computations[number].instructions):
