@@ -10,15 +10,19 @@ from program_texts import program_text
 from recorded_calls import read as read_calls
 from roofline import rule_failures
 from roofline.analysis import analyze, evidence
+from roofline.analysis.changes import change
+from roofline.analysis.changes.state import State
 from roofline.analysis.evidence import with_evidence
-from roofline.analysis.what_if import what_if
+from roofline.analysis.what_if import measured_source
 from roofline.errors import SourceError
 from roofline.hlo import review
 from roofline.hlo.read import parse
 from roofline.hlo.review import Review, labels
 from roofline.machine import Machine
+from roofline.machines.calibrations import calibration_for
 from roofline.rule_failures import RuleFailures
 from roofline.sources import read
+from roofline.sources.embedded import programs_behind
 from roofline.sources.torch_trace import unneeded as trace_rules
 from roofline.torch import unneeded as function_rules
 from roofline.torch import workload
@@ -144,14 +148,16 @@ def test_rules_about_single_ops_of_traces_are_notes_too(name: str, tmp_path: Pat
 
 
 def test_changes_that_review_a_program_note_it(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(_: object) -> list[object]:
+    def fail(*_: object) -> object:
         raise IndexError("tuple index out of range")
 
     path = tmp_path / "step.hlo"
     path.write_text(TWICE)
-    monkeypatch.setattr(review, "row_chains", fail)
-    report = what_if(path, ["fuse all"], "h100")
-    assert "the rule for chains failed on jit_step (IndexError); please report it" in report.input.notes
+    recording, chip = measured_source(path, "h100")
+    state = State(recording, dict(programs_behind(recording, chip, str(path))), chip, calibration_for(chip))
+    monkeypatch.setattr(review, "operation", fail)
+    change(state, ["scale a[0]=x2"])
+    assert "the rule for operations failed on jit_step (IndexError); please report it" in state.failures
 
 
 def test_functions_have_the_note_and_the_findings_of_other_rules(noted: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,11 +12,11 @@ from roofline.analysis.changes.fuse import fused_s, instructions
 from roofline.analysis.changes.state import State
 from roofline.analysis.what_if import measured_source, what_if
 from roofline.cost import NOTHING, Cost
+from roofline.graph.row_chains import Chain, row_chains
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.review import Review
-from roofline.hlo.review.row_chains import Chain
 from roofline.hlo.scaling.batch_of_one import Data
 from roofline.hlo.scaling.growth import Program
 from roofline.hlo.scaling.named_dimensions import dimension_named, dimensions_of
@@ -52,9 +52,11 @@ PRODUCT_BETWEEN = "HloModule between, is_scheduled=true\n" + PARTS + program_tex
 
 
 def chains(text: str, axis: int = 1) -> tuple[list[Chain], list[list[str]]]:
-    module = parse(text.replace("AXIS", str(axis)).encode(), "program")
-    found = Review(Pricer(module, "gpu", Network.of(None, "gpu"))).chains(module.entry)
-    return found, [[module.entry_computation[place].name for place in chain.places] for chain in found]
+    review = Review.of(parse(text.replace("AXIS", str(axis)).encode(), "program"), "gpu")
+    program, ops = review.graph(), review.workload().ops
+    assert program is not None
+    found = row_chains(program.graph)
+    return found, [[ops[op].name for kernel in chain.kernels for op in program.ops[kernel]] for chain in found]
 
 
 def test_kernels_that_go_along_the_same_rows_are_one_chain() -> None:

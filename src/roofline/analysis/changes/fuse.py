@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from ...cost import NOTHING, Cost
-from ...hlo.review.row_chains import Chain
+from ...graph.row_chains import Chain, row_chains
 from ...operation import Streamed, width
 from ...prediction.terms import joined
 from ...resource import HBM, TRANSCENDENTAL
@@ -77,16 +77,13 @@ def _is_chosen(op: Op, scope: str) -> bool:
 
 
 def chains_inside(state: State, chosen: Indexed) -> list[tuple[Indexed, Chain]]:
-    """The chains of kernels inside programs whose kernels were all chosen."""
-    found = []
-    for name, module in state.programs.items():
-        places = {place: one for one in chosen if one[1].module == name and (place := module.place(one[1].name))}
-        for number in sorted({computation for computation, _ in places}):
-            for chain in state.review(module).chains(number):
-                ops = [places[number, place] for place in chain.places if (number, place) in places]
-                if len(ops) == len(chain.places):
-                    found.append((ops, chain))
-    return found
+    """The chains of kernels inside programs whose kernels were all chosen; those of equal layers are one in the graph."""
+    ops, chains = dict(chosen), []
+    for program in filter(None, map(state.graph, state.programs.values())):
+        for chain in program.graph.fact(row_chains):
+            layers = zip(*(program.ops[kernel] for kernel in chain.kernels), strict=False)
+            chains += [([(index, ops[index]) for index in layer], chain) for layer in layers if ops.keys() >= {*layer}]
+    return chains
 
 
 def fused_s(state: State, chain: Indexed, moved: float) -> float:

@@ -9,7 +9,7 @@ from collections import Counter
 from fractions import Fraction
 
 from ...cost import NOTHING, Cost
-from ...hlo.review.row_chains import Chain
+from ...graph.row_chains import Chain
 from ...operation import Product
 from ...rules.recomputation.recomputed import KIND as RECOMPUTED
 from ...workload import Op

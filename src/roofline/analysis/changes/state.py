@@ -19,7 +19,7 @@ from ...machine import Machine
 from ...operation import Convolution, Operation, Product, width
 from ...prediction import Prediction
 from ...prediction.calibration import Calibration
-from ...workload import Op, Recording
+from ...workload import Op, ProgramGraph, Recording
 from ..expected_times import predict_op
 from ..findings.writing import listed
 from .bf16_scatters import added_in_bf16_s
@@ -64,6 +64,7 @@ class State:
         self.memory = recording.memory  # None where a change leaves it unknown
         self.notes: list[str] = []
         self._reviews: dict[str, Review] = {}
+        self._graphs: dict[str, ProgramGraph | None] = {}
         self._weights: dict[str, set[int]] = {}
 
     def __iter__(self):  # type: ignore[no-untyped-def]
@@ -111,6 +112,15 @@ class State:
             platform = named_platform(module) or platform_of(self.machine)
             self._reviews[key] = Review(Pricer(module, platform, Network.of(network_of(self.machine), platform)))
         return self._reviews[key]
+
+    def graph(self, module: HloModule) -> ProgramGraph | None:
+        """The graph of a program as the changes so far left it, cached for each version of the program."""
+        key = f"{module.name} {id(module)}"
+        if key not in self._graphs:
+            ops = {index: place for index, op in self if op.module == module.name and (place := module.place(op.name)) is not None}
+            program = self.review(module).graph(ops.values())
+            self._graphs[key] = None if program is None else program.kept(dict(enumerate(ops)))
+        return self._graphs[key]
 
     @cached_property
     def _kernels(self) -> dict[int, tuple[Graph, int]]:

@@ -25,7 +25,6 @@ from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .operations import operation
 from .program_arrays import exchanged, results_of
-from .row_chains import Chain, row_chains
 from .values import Value, Values
 
 __all__ = ["Review"]
@@ -172,10 +171,6 @@ class Review:
     def _kernel_numbers(self) -> dict[tuple[int, int], int]:
         return {place: number for number, place in enumerate(self._program.places)} if self._program is not None else {}
 
-    def chains(self, computation: int) -> list[Chain]:
-        """The kernels of a computation that one kernel could replace."""
-        return self._failures.attempt("chains", _chains, self._of(computation)) or []
-
     def exchanged(self, computation: int, index: int) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """The program's arguments and results that a kernel reads and writes; empty if the program has products."""
         if computation != self.module.entry or self._has_products:
@@ -267,10 +262,3 @@ def _operation(kernels: Kernels, place: int, cost: Cost) -> Operation | None:
         return operation(kernels, place, cost)
     except (SourceError, FormulaError):
         return None  # a damaged attribute: pricing the instruction reports it
-
-
-def _chains(kernels: Kernels) -> list[Chain]:
-    try:
-        return row_chains(kernels)
-    except (SourceError, FormulaError):
-        return []  # a damaged attribute: pricing the instruction reports it
