@@ -9,13 +9,13 @@ from program_texts import program_text
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.hlo.ir.module import HloModule
+from roofline.hlo.ir.values import Values
 from roofline.hlo.lower import as_written
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.price.program import running
 from roofline.hlo.read import parse, parse_all
 from roofline.hlo.review.kernels import Kernels
-from roofline.hlo.review.values import Values
 from roofline.machines import load
 from roofline.sources import read
 from roofline.sources.files import all_of

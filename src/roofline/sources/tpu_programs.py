@@ -21,11 +21,11 @@ from ..errors import UsageError
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import named_platform
 from ..hlo.ir.shapes import Shape
+from ..hlo.ir.values import Value, Values
 from ..hlo.price.compiled import estimated_cycles
 from ..hlo.price.convolved_products import convolved_product
 from ..hlo.price.elementwise import ELEMENTWISE
 from ..hlo.price.memory_spaces import CMEM, VMEM
-from ..hlo.review.values import Value, Values
 from ..units import BINARY
 from ..workload import Device
 

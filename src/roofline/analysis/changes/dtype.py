@@ -15,10 +15,10 @@ from ...dtypes import dtype as named
 from ...errors import FormulaError
 from ...hlo.ir.module import HloModule
 from ...hlo.ir.shapes import Shape
+from ...hlo.ir.values import RENAMED, Value, Values
 from ...hlo.lower.products import product_precision
 from ...hlo.price.contractions import unit_at
 from ...hlo.review.kernels import Product as Found
-from ...hlo.review.values import RENAMED, Value, Values
 from ...operation import BYTE_TRANSPOSE, Convolution, Product, Streamed, width
 from ...placement import place_op
 from ...resource import HBM, Resource, matrix

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import Cost
+from ...hlo.ir.values import RENAMED
 from ...hlo.review import Review
-from ...hlo.review.values import RENAMED
 from ...operation import Operation, Product, RowWise, Streamed, width
 from ...resource import HBM
 from .split_depths import cost_of

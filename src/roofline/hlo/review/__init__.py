@@ -15,6 +15,7 @@ from ...rule_failures import RuleFailures
 from ...workload import Array, Op, ProgramGraph, Workload
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
+from ..ir.values import Value, Values
 from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
 from ..price.pricing import Pricer, even_share
@@ -25,7 +26,6 @@ from .kernels import ConvolvedProduct, Kernels, Product
 from .labels import Wording, label, wording
 from .operations import operation
 from .program_arrays import exchanged, results_of
-from .values import Value, Values
 
 __all__ = ["Review"]
 

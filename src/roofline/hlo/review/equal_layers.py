@@ -3,9 +3,9 @@
 from msgspec.structs import replace
 
 from ..ir.layers import shortened
+from ..ir.values import Values
 from ..price.pricing import Pricer
 from .kernels import Kernels
-from .values import Values
 
 
 class EqualLayers:

@@ -6,9 +6,9 @@ They do not depend on the compiler's choices: fusions, layouts, algorithms, form
 from hashlib import blake2b
 
 from ..ir.module import Instruction
+from ..ir.values import RENAMED, Value, Values
 from ..price.elementwise import ELEMENTWISE
 from .kernels import product
-from .values import RENAMED, Value, Values
 
 _SIZE = 8  # bytes
 _PLAIN = ELEMENTWISE - {"compare"}  # without attributes that change the value

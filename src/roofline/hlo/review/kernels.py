@@ -1,6 +1,6 @@
 """The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from math import prod
 
@@ -11,11 +11,11 @@ from ...dtypes import DType, wider
 from ...errors import SourceError
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
+from ..ir.values import RENAMED, Value, Values
 from ..lower.products import DOTS, product_dimensions, product_sizes
 from ..price.convolved_products import ProductSizes, convolved_product
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
-from .values import RENAMED, Value, Values
 
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 _MAY_MULTIPLY = frozenset((*DOTS, "custom-call"))
@@ -72,10 +72,6 @@ class Kernels:
         self._inside: dict[str, tuple[int, ...]] = {}  # fused body -> instructions that may be products
         self._splits: dict[int, bool] = {}
 
-    @property
-    def are_in_entry(self) -> bool:
-        return self.number == self.module.entry
-
     def product(self, index: int) -> Product | None:
         """The product that a kernel computes; the largest if there are several."""
         if index not in self._products:
@@ -114,7 +110,7 @@ class Kernels:
 
     def _is_summed(self, index: int, parts: int) -> bool:
         users = self.values.users(self.computation, index)
-        reductions = (self.values.parts_with("reduce", self.computation, user) for user in users)
+        reductions = (self.values.reductions(self.computation, user) for user in users)
         summed = (any(self._sums(reduction, index, parts) for reduction in inside) for inside in reductions)
         return bool(users) and all(summed)
 
@@ -136,17 +132,6 @@ class Kernels:
     def convolutions(self) -> frozenset[int]:
         """The kernels that cost something and are a convolution."""
         return frozenset([index for index in self.costs if _is_convolution(self.computation[index])])
-
-    def users(self, index: int, renaming: Collection[str] = ("get-tuple-element", "bitcast")) -> set[int]:
-        """The kernels that use a kernel's result, followed through instructions that only rename it."""
-        found, waiting = set[int](), [index]
-        while waiting:
-            for user in self.values.users(self.computation, waiting.pop()):
-                if self.computation[user].opcode in renaming:
-                    waiting.append(user)
-                else:
-                    found.add(user)
-        return found
 
     def holding(self, value: Value) -> int | None:
         """The kernel that computes a value, inside or as its result."""

@@ -8,6 +8,7 @@ from ...operation import BYTE_TRANSPOSE, COMPLEX, GATHERED, INTERLEAVED, Attenti
 from ...resource import HBM
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
+from ..ir.values import Value
 from ..lower.products import DOTS
 from ..price.calls.cudnn import BACKWARD_FILTER, BACKWARD_INPUT, FORWARD
 from ..price.calls.cudnn import convolution_sizes as called_convolution_sizes
@@ -19,7 +20,6 @@ from ..price.elementwise import ELEMENTWISE
 from ..price.types import Site
 from .kernels import Kernels
 from .kernels import Product as Found
-from .values import Value
 
 _ACCESSES = """
 scatter sort topk gather reduce-window select-and-scatter rng-bit-generator dynamic-slice custom-call fft cholesky

@@ -14,8 +14,8 @@ from ...operation import Attention, Collective, Convolution, Operation, Product,
 from ...resource import HBM
 from ..ir.module import HloModule, Instruction
 from ..ir.shapes import Shape
+from ..ir.values import RENAMED, Value, Values
 from ..review.kernels import Product as Found
-from ..review.values import RENAMED, Value, Values
 
 MATRIX = 2  # dimensions of a matrix
 _PASSING = RENAMED | {"get-tuple-element"}

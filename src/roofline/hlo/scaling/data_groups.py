@@ -9,8 +9,8 @@ from itertools import chain
 
 from msgspec import Struct
 
+from ..ir.values import Values
 from ..partition.propagation import Key
-from ..review.values import Values
 from .growth import Marks, Program
 from .inputs import Input, reached_by
 from .weights import FLOATS, MATRIX, is_updated, is_written, walked_by_loops

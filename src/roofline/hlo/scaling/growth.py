@@ -11,9 +11,9 @@ from math import ceil, prod
 
 from ..ir.module import HloModule
 from ..ir.shapes import Shape
+from ..ir.values import RENAMED
 from ..lower.products import product_dimensions
 from ..partition.propagation import Key
-from ..review.values import RENAMED
 from .links import Link, links_of
 
 Mark = tuple[int, int]  # size, minor

@@ -8,9 +8,9 @@ from msgspec import Struct
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import ELEMENTWISE
+from ..ir.values import RENAMED, Value, Values
 from ..lower.products import DOTS, product_dimensions
 from ..partition.propagation import Key
-from ..review.values import RENAMED, Value, Values
 from .growth import Marks, Program, running
 from .links import convolution_arrays
 

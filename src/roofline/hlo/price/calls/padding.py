@@ -6,15 +6,16 @@ conversions and fusions to a pad with zeros. A pad that the program's author wro
 """
 
 import re
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ...ir.module import Computation, HloModule, Instruction
 from ...ir.shapes import Shape
+from ...ir.values import Value, Values
 from ..types import Site
 from .traffic import output
 
-_SAME_ELEMENTS = ("copy", "convert", "opt-barrier", "reduce-precision")
+_SAME_ELEMENTS = frozenset(("copy", "convert", "opt-barrier", "reduce-precision"))
 # The framework's name of an operation that pads; a pad of the compiler's own is named after the product, or after its operand.
 _AUTHORED = re.compile(r"/pad(?:v2)?\Z|constant_pad", re.IGNORECASE)
 MOST_STEPS = 64  # instructions followed from a call back to a pad
@@ -40,99 +41,37 @@ def whole(shape: Shape) -> Extents:
     return tuple(Extent(size) for size in shape.dims)
 
 
-class _Value(Struct, frozen=True):
-    """An instruction's value, or a part of its tuple, in a computation that others called."""
-
-    computation: Computation
-    instruction: Instruction
-    part: int | None = None
-    caller: "_Value | None" = None
-
-    def operand(self, number: int, part: int | None = None) -> "_Value | None":
-        if number >= len(self.instruction.operands):
-            return None
-        return _Value(self.computation, self.computation[self.instruction.operands[number]], part, self.caller)
-
-    @property
-    def shape(self) -> Shape:
-        shape = self.instruction.shape
-        return shape if self.part is None or self.part >= len(shape.parts) else shape.parts[self.part]
-
-
 def sizes(site: Site, number: int) -> tuple[int, ...]:
     """The size of an operand along each dimension, without padding that the compiler added."""
-    if "pad" not in site.module.opcodes and number < len(site.instruction.operands):
-        return site.computation[site.instruction.operands[number]].shape.dims
     return tuple([extent.size for extent in extents(site, number)])
 
 
 def extents(site: Site, number: int) -> Extents:
     """The extents of an operand without padding that the compiler added."""
-    value: _Value | None = _Value(site.computation, site.instruction).operand(number)
-    if value is None:
-        return ()
-    shape = value.shape
+    values, value = Values(site.module), Value(site.computation, site.instruction.operands[number])
+    found = whole(value.shape)
     if "pad" not in site.module.opcodes:
-        return whole(shape)
-    found = list(whole(shape))
-    axes = list(range(shape.rank))  # axes[i] is the dimension of the present value that dimension i of the operand is
+        return found
+    axes = tuple(range(len(found)))  # axes[i] is the dimension of the present value that dimension i of the operand is
     for _ in range(MOST_STEPS):
-        if value.instruction.opcode == "pad" and value.part is None:
-            inner = _pad(value)
-            if inner is None:
-                break
-            found = [inner[axis].inside(extent) for extent, axis in zip(found, axes, strict=True)]
-        moved = _step(site.module, value)
-        if moved is None:
+        value = values.made_by(value)
+        inner, order = _padded(values, value), _order(values, value)
+        if order is None or (value.opcode == "pad" and inner is None):
             break
-        value, order = moved
-        if value is None or value.shape.rank != len(axes):
-            break
-        axes = [order[axis] for axis in axes]
-    return tuple(found)
+        if inner is not None:
+            found = tuple(inner[axis].inside(extent) for extent, axis in zip(found, axes, strict=True))
+        value, axes = values.operand(value, 0), tuple(order[axis] for axis in axes)
+    return found
 
 
-def _step(module: HloModule, value: _Value) -> tuple[_Value | None, tuple[int, ...]] | None:
-    """The value that this one is a rearrangement of, and which of its dimensions each of these is; ``None`` when it is none."""
-    instruction, rank = value.instruction, value.shape.rank
-    same = tuple(range(rank))
-    opcode = instruction.opcode
-    if opcode == "get-tuple-element":
-        return value.operand(0, instruction.integer("index", 0)), same
-    if opcode == "tuple" and value.part is not None:
-        return value.operand(value.part), same
-    if opcode == "fusion":
-        return _body(module, value), same
-    if opcode == "parameter":
-        outer = _passed(value)
-        return (outer, same) if outer is not None else None
-    if opcode in (*_SAME_ELEMENTS, "pad"):
-        return value.operand(0), same
-    if opcode == "transpose" and sorted(instruction.dimensions) == list(same):
-        return value.operand(0), instruction.dimensions
-    if opcode == "bitcast" and (source := value.operand(0)) is not None:
-        order = _permutation(instruction.shape, source.shape)
-        return (source, order) if order is not None else None
-    return None
-
-
-def _passed(parameter: _Value) -> _Value | None:
-    """The caller's operand for a parameter."""
-    if parameter.caller is None:
-        return None
-    places = parameter.computation.parameters
-    return next(
-        (parameter.caller.operand(n) for n, place in enumerate(places) if parameter.computation[place] is parameter.instruction), None
-    )
-
-
-def _body(module: HloModule, value: _Value) -> _Value | None:
-    """The root of a fusion's body."""
-    called = value.instruction.called("calls")
-    if len(called) != 1:
-        return None
-    body = module.computations[called[0]]
-    return _Value(body, body.root_instruction, value.part, value)
+def _order(values: Values, value: Value) -> tuple[int, ...] | None:
+    """Which dimension of its first operand each dimension of a rearranged value is; ``None`` for any other value."""
+    instruction, same = value.instruction, tuple(range(value.shape.rank))
+    if instruction.opcode == "transpose":
+        return instruction.dimensions
+    if instruction.opcode == "bitcast":
+        return _permutation(instruction.shape, values.operand(value, 0).shape)
+    return same if instruction.opcode in _SAME_ELEMENTS or instruction.opcode == "pad" else None
 
 
 def _permutation(shape: Shape, source: Shape) -> tuple[int, ...] | None:
@@ -150,93 +89,42 @@ def _in_memory(shape: Shape) -> list[int]:
     return [axis for axis in shape.major_to_minor if shape.dims[axis] != 1]
 
 
-def _pad(value: _Value) -> Extents | None:
+def _padded(values: Values, value: Value) -> Extents | None:
     """The extents of the data in a pad with zeros that the compiler added; ``None`` for other instructions."""
-    instruction, source, filling = value.instruction, value.operand(0), value.operand(1)
+    instruction = value.instruction
+    if instruction.opcode != "pad" or _AUTHORED.search(instruction.op_name):
+        return None
+    filling = values.origin(values.operand(value, 1), _SAME_ELEMENTS | {"bitcast"}).instruction
     sides = instruction.padding
-    if (
-        _AUTHORED.search(instruction.op_name)
-        or source is None
-        or filling is None
-        or len(sides) != source.shape.rank
-        or not _is_zero(filling)
-    ):
+    is_zero = filling.opcode == "constant" and filling.literal == (0,)
+    if not is_zero or any(side.low < 0 or side.high < 0 or side.interior < 0 for side in sides):
         return None
-    if any(side.low < 0 or side.high < 0 or side.interior < 0 for side in sides):
-        return None
-    return tuple(Extent(size, side.low, side.interior + 1) for size, side in zip(source.shape.dims, sides, strict=True))
-
-
-def _is_zero(value: _Value | None) -> bool:
-    """Whether a scalar is a constant 0."""
-    for _ in range(MOST_STEPS):
-        if value is None or value.instruction.opcode == "constant":
-            break
-        if value.instruction.opcode == "parameter":
-            value = _passed(value)
-        elif value.instruction.opcode in ("bitcast", *_SAME_ELEMENTS):
-            value = value.operand(0)
-        else:
-            return False
-    return value is not None and value.instruction.literal == (0,)
+    source = values.operand(value, 0).shape
+    return tuple(Extent(size, side.low, side.interior + 1) for size, side in zip(source.dims, sides, strict=True))
 
 
 def used_extents(site: Site) -> Extents:
     """The extents of a call's first result that the program uses: those of its slices, if all its uses are slices, else all of it."""
     made = output(site)
-    slices: list[tuple[range, ...]] = []
-    for held in _values_of(site):
-        cuts = _cuts(site, held, made.rank)
-        if cuts is None:
-            return whole(made)
-        slices += cuts
-    if not slices:
+    uses = [*_uses(site)]
+    if not uses or any(use.opcode != "slice" for use in uses):
+        return whole(made)
+    slices = [tuple(range(cut.start, cut.limit, cut.stride) for cut in use.instruction.slices) for use in uses]
+    if any(len(cut) != made.rank or not all(cut) for cut in slices):
         return whole(made)
     lows = [min(side.start for side in sides) for sides in zip(*slices, strict=True)]
     ends = [max(side.stop for side in sides) for sides in zip(*slices, strict=True)]
     return tuple(Extent(end - low, low) for low, end in zip(lows, ends, strict=True))
 
 
-def _values_of(site: Site) -> list[int]:
-    """The instructions whose value is the first result of a call."""
-    own = next(index for index, one in enumerate(site.computation) if one.name == site.instruction.name)
-    if not site.instruction.shape.is_tuple:
-        return [own]
-    return [
-        index
-        for index, one in enumerate(site.computation)
-        if one.opcode == "get-tuple-element" and one.operands == (own,) and one.integer("index", 0) == 0
-    ]
-
-
-def _cuts(site: Site, value: int, rank: int) -> list[tuple[range, ...]] | None:
-    """The ranges that each slice of a value takes; ``None`` if it has other uses."""
-    if site.computation.root == value:
-        return None
-    slices: list[Instruction] = []
-    for user in site.computation:
-        if value not in user.operands:
-            continue
-        taken = [user] if user.opcode == "slice" else _inside(site.module, user, value)
-        if not taken:
-            return None
-        slices += taken
-    cuts = [tuple(range(cut.start, cut.limit, cut.stride) for cut in one.slices) for one in slices]
-    return cuts if all(len(cut) == rank and all(side.start < side.stop for side in cut) for cut in cuts) else None
-
-
-def _inside(module: HloModule, fusion: Instruction, value: int) -> list[Instruction]:
-    """The slices that a fusion takes of one of its operands; none if it is not a fusion, or uses the operand otherwise."""
-    called = fusion.called("calls")
-    if fusion.opcode != "fusion" or len(called) != 1:
-        return []
-    body = module.computations[called[0]]
-    found: list[Instruction] = []
-    for place, one in enumerate(fusion.operands):
-        if one != value:
-            continue
-        users = [user for user in body if place < len(body.parameters) and body.parameters[place] in user.operands]
-        if not users or any(user.opcode != "slice" for user in users):
-            return []
-        found += users
-    return found
+def _uses(site: Site) -> Iterator[Value]:
+    """The uses of the first result of a call, also inside fusions; the computation's root counts as a use."""
+    values, computation = Values(site.module), site.computation
+    own = next(index for index, instruction in enumerate(computation) if instruction is site.instruction)
+    places = [own]
+    if site.instruction.shape.is_tuple:
+        places = [user for user in values.users(computation, own) if (computation[user].integer("index") or 0) == 0]
+    for place in places:
+        yield from values.uses(Value(computation, place))
+        if place == computation.root:
+            yield Value(computation, place)

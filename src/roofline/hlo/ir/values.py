@@ -10,8 +10,8 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from ..ir.module import Computation, HloModule, Instruction
-from ..ir.shapes import Shape
+from .module import Computation, HloModule, Instruction
+from .shapes import Shape
 
 LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
@@ -89,11 +89,11 @@ class Values:
             return [Value(computation, index)]
         return [Value(body, place, ((computation, instruction),)) for place in range(len(body))]
 
-    def parts_with(self, opcode: str, computation: Computation, index: int) -> list[Value]:
-        """The instructions of a kernel with an opcode."""
-        if opcode not in self.opcodes(computation[index]):
+    def reductions(self, computation: Computation, index: int) -> list[Value]:
+        """The reductions of a kernel."""
+        if "reduce" not in self.opcodes(computation[index]):
             return []
-        return [one for one in self.parts(computation, index) if one.opcode == opcode]
+        return [part for part in self.parts(computation, index) if part.opcode == "reduce"]
 
     def nested(self, value: Value, opcode: str) -> Iterator[Value]:
         """The instructions of a kernel with an opcode, also in the fusions inside a fusion."""
@@ -142,15 +142,6 @@ class Values:
             for number, operand in enumerate(use.instruction.operands):
                 if operand == value.index and number < len(body.parameters):
                     yield from self.uses(Value(body, body.parameters[number], inside))
-
-    def written(self, computation: Computation, index: int) -> list[Value]:
-        """The values that a kernel writes: the results of a fusion's body, else its own."""
-        instruction = computation[index]
-        body = self.body(instruction)
-        if body is None:
-            return [Value(computation, index)]
-        root, inside = body.root_instruction, ((computation, instruction),)
-        return [Value(body, place, inside) for place in (root.operands if root.opcode == "tuple" else (body.root,))]
 
     def made_by(self, value: Value) -> Value:
         """The instruction that makes a value, across the borders of fusions: from a fusion into its body, from a parameter out of it."""
