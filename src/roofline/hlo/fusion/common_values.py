@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from ..ir.equality import NEVER_EQUAL, EqualInstructions
 from ..ir.module import Computation, HloModule
+from ..ir.rewriting import busy_computations, with_effects, without_dead_code
 from ..ir.shapes import Shape
-from .inlining import busy_computations, computations_that_run, with_effects, without_dead_code
+from .inlining import computations_that_run
 
 _NEVER_MERGED = NEVER_EQUAL | {"opt-barrier"}
 _NO_ARITHMETIC = frozenset(("convert", "bitcast", "bitcast-convert", "broadcast", "reshape", "transpose", "slice"))

@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from ..ir.amending import amended
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.opcodes import PRODUCTS
+from ..ir.rewriting import busy_computations, without_dead_code
 from ..ir.shapes import NUMBERS, Shape
-from .inlining import busy_computations, computations_that_run, inlined, without_dead_code
+from .inlining import computations_that_run, inlined
 
 Formats = dict[int, str]  # number formats by the index of an operand, or of a part of a tuple
 

@@ -4,13 +4,12 @@ Compilers do this before they fuse. Frameworks lower every jitted helper to a fu
 """
 
 from collections.abc import Callable, Mapping
-from itertools import accumulate, compress
 
 from msgspec.structs import replace
 
 from ..ir.amending import amended
 from ..ir.module import Call, Computation, HloModule, Instruction
-from ..ir.opcodes import of_kind
+from ..ir.rewriting import with_effects, without_dead_code, written_out
 from ..ir.shapes import Layout, Shape
 from ..price.loops import Loops
 from ..read.backend_config import known_trip_count
@@ -21,8 +20,6 @@ GROWTH = 4
 
 # Roles of called computations that run as kernels of their own.
 RUNS: dict[str, tuple[str, ...]] = {"while": ("condition", "body"), "conditional": ("branch_computations",), "call": ("to_apply",)}
-_EFFECTS = of_kind("host", "message", "half") | {"rng-get-and-update-state"}
-_MAY_HAVE_EFFECTS = _EFFECTS | {"custom-call"}
 # Opcodes that `_with_calls_inlined` replaces, or may.
 _REWRITTEN = frozenset(("call", "custom-call", "get-tuple-element", "square"))
 # Annotations without effect on values.
@@ -56,6 +53,10 @@ def inlined(module: HloModule, *, keeps_shardings: bool = False) -> HloModule:
             counted = tuple(_counted(loops, number, instruction) for instruction in done[number].instructions)
             done[number] = replace(done[number], instructions=counted)
     return replace(flat, computations=tuple(done))
+
+
+# A body that hands its parameter on.
+_UNCHANGED = Computation(name="", instructions=(), root=0, parameters=(0,))
 
 
 class _Plain:
@@ -138,41 +139,24 @@ def computations_that_run(module: HloModule) -> tuple[int, ...]:
 
 
 def _with_calls_inlined(done: list[Computation], number: int, budget: int, keeps_shardings: bool) -> tuple[Computation, int]:
-    """A computation with its calls inlined and values before their uses, and the remaining ``budget`` of instructions to inline."""
-    computation = done[number]
+    """A computation with its calls inlined, and the remaining ``budget`` of instructions to inline."""
+    computation, left = done[number], budget
     are_same = _REWRITTEN.isdisjoint([instruction.opcode for instruction in computation.instructions])
     if are_same and not any(instruction.control for instruction in computation.instructions):
         return computation, budget
-    instructions: list[Instruction] = []
-    place: dict[int, int] = {}
 
-    def put(instruction: Instruction, where: dict[int, int]) -> int:
-        operands = tuple(where[operand] for operand in instruction.operands)
-        if instruction.opcode == "square":  # of CHLO; HLO has no such opcode
-            instruction, operands = replace(instruction, opcode="multiply"), operands * 2
-        control = tuple(where[before] for before in instruction.control if before in where)
-        same = operands == instruction.operands and control == instruction.control
-        instructions.append(instruction if same else replace(instruction, operands=operands, control=control))
-        return len(instructions) - 1
-
-    for index, instruction in enumerate(computation.instructions):
+    def body(instruction: Instruction) -> Computation | None:
+        nonlocal left
+        if not keeps_shardings and _is_sharding_mark(computation, instruction):
+            return _UNCHANGED
         called = _function(done, computation, instruction, keeps_shardings)
-        if called is not None and len(called) <= budget:
-            budget -= len(called)
-            inner = {parameter: place[operand] for parameter, operand in zip(called.parameters, instruction.operands, strict=False)}
-            named = _renaming(instruction)
-            for inside, operation in enumerate(called.instructions):
-                if inside not in inner:
-                    inner[inside] = put(named(operation), inner)
-            place[index] = inner[called.root]
-        elif not keeps_shardings and _is_sharding_mark(computation, instruction):
-            place[index] = place[instruction.operands[0]]
-        elif (part := _part_of_tuple(instructions, instruction, place)) is not None:
-            place[index] = part
-        else:
-            place[index] = put(instruction, place)
-    parameters = tuple(place[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(instructions), root=place[computation.root], parameters=parameters), budget
+        if called is None or len(called) > left:
+            return None
+        left -= len(called)
+        named = _renaming(instruction)
+        return replace(called, instructions=tuple([named(inside) for inside in called.instructions]))
+
+    return written_out(computation, body), left
 
 
 def _function(done: list[Computation], caller: Computation, instruction: Instruction, keeps_shardings: bool) -> Computation | None:
@@ -207,15 +191,6 @@ def _renaming(call: Instruction) -> Callable[[Instruction], Instruction]:
     return rename
 
 
-def _part_of_tuple(instructions: list[Instruction], instruction: Instruction, place: dict[int, int]) -> int | None:
-    """The index of the value that a get-tuple-element takes out of a tuple instruction, such as an inlined function's results."""
-    if instruction.opcode != "get-tuple-element":
-        return None
-    whole = instructions[place[instruction.operands[0]]]
-    part = instruction.integer("index") or 0
-    return whole.operands[part] if whole.opcode == "tuple" and part < len(whole.operands) else None
-
-
 def _is_sharding_mark(computation: Computation, instruction: Instruction) -> bool:
     return (
         instruction.opcode == "custom-call"
@@ -223,63 +198,6 @@ def _is_sharding_mark(computation: Computation, instruction: Instruction) -> boo
         and instruction.custom_call_target in SHARDING_MARKS
         and computation[instruction.operands[0]].shape == instruction.shape
     )
-
-
-def without_dead_code(computation: Computation, busy: set[int], instead: Mapping[int, int] | None = None) -> Computation:
-    """The computation without instructions that neither its result nor a side effect needs; parameters stay.
-
-    ``instead`` maps instructions to others of the same value, which replace them.
-    """
-    instructions = computation.instructions
-    used = list(range(len(instructions)))  # the instruction that replaces each
-    for index, first in (instead or {}).items():
-        used[index] = first
-    root = used[computation.root]
-    waiting = [root, *computation.parameters, *with_effects(computation, busy)]
-    live = bytearray(len(instructions))  # 1 for live instructions
-    for index in waiting:
-        live[index] = 1
-    while waiting:
-        instruction = instructions[waiting.pop()]
-        for operand in (*instruction.operands, *instruction.control) if instruction.control else instruction.operands:
-            needed = used[operand]
-            if not live[needed]:
-                live[needed] = 1
-                waiting.append(needed)
-    if all(live) and not instead:
-        return computation
-    places = list(accumulate(live, initial=0))
-    where = list(map(places.__getitem__, used))
-    new = []
-    for old in compress(instructions, live):
-        operands = tuple([where[operand] for operand in old.operands])
-        control = tuple([where[before] for before in old.control]) if old.control else ()
-        same = operands == old.operands and control == old.control
-        new.append(old if same else replace(old, operands=operands, control=control))
-    parameters = tuple([where[parameter] for parameter in computation.parameters])
-    return replace(computation, instructions=tuple(new), root=where[root], parameters=parameters)
-
-
-def busy_computations(module: HloModule) -> set[int]:
-    """The computations with side effects."""
-    busy: set[int] = set()
-    for number in module.callees_first:
-        if with_effects(module.computations[number], busy):
-            busy.add(number)
-    return busy
-
-
-def with_effects(computation: Computation, busy: set[int]) -> set[int]:
-    """The instructions with side effects, themselves or in one of the ``busy`` computations that they run."""
-    if not busy and {instruction.opcode for instruction in computation.instructions}.isdisjoint(_MAY_HAVE_EFFECTS):
-        return set()
-    return {
-        index
-        for index, instruction in enumerate(computation.instructions)
-        if instruction.opcode in _EFFECTS
-        or (instruction.opcode == "custom-call" and instruction.flag("custom_call_has_side_effect"))
-        or (busy and instruction.opcode != "custom-call" and any(call.computation in busy for call in instruction.calls))
-    }
 
 
 def _counted(loops: Loops, number: int, instruction: Instruction) -> Instruction:

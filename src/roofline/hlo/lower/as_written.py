@@ -15,6 +15,7 @@ from ...errors import FormulaError
 from ..ir.amending import MappedDialect, amended
 from ..ir.attributes import WindowDimension
 from ..ir.module import Call, Computation, HloModule, Instruction
+from ..ir.rewriting import written_out
 from ..ir.shapes import Layout, Shape
 from ..price.convolved_products import Role, fits, role_of
 from .concatenations import with_concatenations
@@ -40,58 +41,26 @@ def as_written(module: HloModule) -> HloModule:
     }
     computations = list(module.computations)
     left = _MOST_GROWTH * sum(map(len, computations)) + _MORE
-    for number in sorted(bodies):
-        flat = _flattened(module, number, left)
-        if flat is None:
-            return module
-        left -= len(flat)
-        computations[number] = with_concatenations(_with_dots(flat))
+
+    def body(instruction: Instruction) -> Computation | None:
+        nonlocal left
+        if instruction.opcode != FUSION or not instruction.calls:
+            return None
+        called = computations[instruction.calls[0].computation]
+        left -= len(called)
+        return called if left >= 0 and len(called.parameters) <= len(instruction.operands) else None
+
+    for number in module.callees_first:
+        if number in bodies:
+            computations[number] = written_out(computations[number], body)
+    if left < 0:  # bodies that are repeated at every depth would fill the memory
+        return module
+    for number in bodies:
+        computations[number] = with_concatenations(_with_dots(computations[number]))
     for number, computation in enumerate(module.computations):
         if number not in bodies:
             computations[number] = _with_product_kernels(computation, computations)
     return replace(module, computations=tuple(computations))
-
-
-def _flattened(module: HloModule, number: int, most: int) -> Computation | None:
-    """A fused body with the bodies of the fusions in it in their place; ``None`` if it would have more than so many instructions."""
-    computation = module.computations[number]
-    if not any(instruction.opcode == FUSION and instruction.calls for instruction in computation.instructions):
-        return computation if len(computation) <= most else None
-    written: list[Instruction] = []
-    where = _write(module, computation, {}, written, most)
-    if len(written) > most:
-        return None
-    parameters = tuple(where[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(written), root=where[computation.root], parameters=parameters)
-
-
-def _write(module: HloModule, computation: Computation, given: dict[int, int], written: list[Instruction], most: int) -> dict[int, int]:
-    """Appends the instructions of a body, those of fusions in it in their place; where each value is then. ``given`` are its parameters.
-
-    Fusions are left as they are once there are more than ``most``: bodies that are repeated at every depth would fill the memory.
-    """
-    where = dict(given)
-    for index, instruction in enumerate(computation.instructions):
-        if index in where:
-            continue
-        body = module.computations[instruction.calls[0].computation] if instruction.opcode == FUSION and instruction.calls else None
-        if body is not None and len(written) <= most and len(body.parameters) <= len(instruction.operands):
-            inner = dict(zip(body.parameters, (where[operand] for operand in instruction.operands), strict=False))
-            where[index] = _write(module, body, inner, written, most)[body.root]
-        elif (part := _part(instruction, where, written)) is not None:
-            where[index] = part
-        else:
-            written.append(replace(instruction, operands=tuple(where[operand] for operand in instruction.operands), control=()))
-            where[index] = len(written) - 1
-    return where
-
-
-def _part(instruction: Instruction, where: dict[int, int], written: Sequence[Instruction]) -> int | None:
-    """The value that is taken out of a tuple which an inner fusion made."""
-    if instruction.opcode != "get-tuple-element":
-        return None
-    whole, place = written[where[instruction.operands[0]]], instruction.integer("index") or 0
-    return whole.operands[place] if whole.opcode == "tuple" and place < len(whole.operands) else None
 
 
 def _with_dots(computation: Computation) -> Computation:

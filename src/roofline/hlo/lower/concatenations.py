@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ..ir.amending import amended
 from ..ir.module import Computation, Instruction
+from ..ir.rewriting import without_dead_code
 from ..ir.shapes import Shape
 
 _MOST_PARTS = 64  # of one concatenation
@@ -23,7 +24,7 @@ def with_concatenations(computation: Computation) -> Computation:
     if not joined:
         return computation
     instructions = tuple(joined.get(index, instruction) for index, instruction in enumerate(computation.instructions))
-    return _with_needed(replace(computation, instructions=instructions))
+    return without_dead_code(replace(computation, instructions=instructions), set())
 
 
 def _concatenation(computation: Computation, instruction: Instruction) -> Instruction | None:
@@ -68,21 +69,3 @@ def _fills(computation: Computation, pads: list[Instruction], whole: Shape, axis
             return False
         place += part.dims[axis]
     return place == whole.dims[axis]
-
-
-def _with_needed(computation: Computation) -> Computation:
-    """A body without instructions that nothing needs, except its parameters."""
-    needed, waiting = {*computation.parameters}, [computation.root]
-    while waiting:
-        index = waiting.pop()
-        if index not in needed:
-            needed.add(index)
-            waiting += computation[index].operands
-    order = sorted(needed)
-    where = {index: place for place, index in enumerate(order)}
-    instructions = [
-        replace(computation[index], operands=tuple(where[operand] for operand in computation[index].operands), control=())
-        for index in order
-    ]
-    parameters = tuple(where[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(instructions), root=where[computation.root], parameters=parameters)
