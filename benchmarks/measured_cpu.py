@@ -29,7 +29,7 @@ from roofline.cli import main
 from roofline.machines import _kernels
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import this_cpu
-from roofline.machines.cpu_experiments import REST_S, STREAM_PARTS, WAKE_NS, _Team, cpu_experiments
+from roofline.machines.measuring.cpu_experiments import REST_S, STREAM_PARTS, WAKE_NS, _Team, cpu_experiments
 
 HERE = Path(__file__).parent
 BARE_LOOP = """

@@ -15,17 +15,18 @@ from every import every
 from roofline.cli import main
 from roofline.errors import MachineError
 from roofline.machine import LAUNCH_LATENCY_S
-from roofline.machines import gpu_measured, gpu_plan, load
+from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card as look_up
 from roofline.machines.catalogue import read_card
-from roofline.machines.finished_experiments import FinishedExperiments, finish
-from roofline.machines.gpu_conditions import parsed
-from roofline.machines.gpu_measured import compare_with_catalogue, gpu_card, measure_gpu
-from roofline.machines.gpu_plan import Plan, plan, shapes, sizes
-from roofline.machines.gpu_worker_process import Worker
 from roofline.machines.local import local_gpu_file
-from roofline.machines.memory_levels import plateaus
+from roofline.machines.measuring import gpu_measured, gpu_plan
+from roofline.machines.measuring.finished_experiments import FinishedExperiments, finish
+from roofline.machines.measuring.gpu_conditions import parsed
+from roofline.machines.measuring.gpu_measured import compare_with_catalogue, gpu_card, measure_gpu
+from roofline.machines.measuring.gpu_plan import Plan, plan, shapes, sizes
+from roofline.machines.measuring.gpu_worker_process import Worker
+from roofline.machines.measuring.memory_levels import plateaus
 from roofline.machines.writing import write_machine_file
 from roofline.prediction import predict
 from roofline.prediction.calibration import Calibration
@@ -214,9 +215,9 @@ def test_a_quick_measurement_ends_in_time_however_slow_each_experiment_is(tmp_pa
 @pytest.mark.jax
 def test_what_a_try_through_jax_takes_besides_its_calls_is_found_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
-    from roofline.machines import jax_experiments
-    from roofline.machines.jax_experiments import JaxDevice
-    from roofline.machines.jax_timing import wait_of
+    from roofline.machines.measuring import jax_experiments
+    from roofline.machines.measuring.jax_experiments import JaxDevice
+    from roofline.machines.measuring.jax_timing import wait_of
 
     assert wait_of(lambda calls: 0.5e-3 + 0.8e-3 * calls) == pytest.approx(0.5e-3)
     monkeypatch.setattr(jax_experiments, "CONFIG", SimpleNamespace(update=lambda name, value: None))  # tests share this process
@@ -252,8 +253,8 @@ class FakeDevice:
 @pytest.mark.jax
 def test_calls_through_jax_are_timed_by_the_devices_own_clock_where_a_kernel_can_read_it(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")
-    from roofline.machines import jax_timing
-    from roofline.machines.jax_timing import JaxTimer
+    from roofline.machines.measuring import jax_timing
+    from roofline.machines.measuring.jax_timing import JaxTimer
 
     timer, fake = JaxTimer.__new__(JaxTimer), FakeDevice()
     monkeypatch.setattr(jax_timing, "WAIT", fake.wait)
@@ -273,8 +274,8 @@ def test_calls_through_jax_are_timed_by_the_devices_own_clock_where_a_kernel_can
 @pytest.mark.parametrize(("ticks", "used"), [(1.0, True), (0.97, True), (1000.0, False), (0.0, False)])
 def test_a_device_clock_that_does_not_run_as_the_hosts_is_not_used(ticks: float, used: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     jax = pytest.importorskip("jax")
-    from roofline.machines import jax_timing
-    from roofline.machines.jax_timing import JaxTimer
+    from roofline.machines.measuring import jax_timing
+    from roofline.machines.measuring.jax_timing import JaxTimer
 
     timer, now = JaxTimer.__new__(JaxTimer), [0.0]
 
@@ -293,7 +294,7 @@ def test_kernels_through_pallas_go_over_every_block_of_the_working_set_and_no_ot
     pytest.importorskip("jax.experimental.pallas.triton")
     from functools import partial
 
-    from roofline.machines import pallas_kernels
+    from roofline.machines.measuring import pallas_kernels
 
     monkeypatch.setattr(pallas_kernels.pallas, "pallas_call", partial(pallas_kernels.pallas.pallas_call, interpret=True))
     words, elements, blocks, passes = 256, 16, 11, 3
@@ -317,7 +318,7 @@ def test_kernels_through_pallas_go_over_every_block_of_the_working_set_and_no_ot
 def test_every_kernel_through_pallas_compiles_for_a_gpu() -> None:
     jax = pytest.importorskip("jax")
     pytest.importorskip("jax.experimental.pallas.triton")
-    from roofline.machines import pallas_kernels
+    from roofline.machines.measuring import pallas_kernels
 
     def compiled(kernel: Any, *shapes: tuple[tuple[int, ...], str]) -> str:
         return str(kernel.trace(*(jax.ShapeDtypeStruct(*one) for one in shapes)).lower(lowering_platforms=("cuda",)).as_text())
@@ -337,7 +338,7 @@ class FakeLaunches:
     """Chains of null kernels on a GPU: 30 us and so much for each kernel, by whether XLA was asked for a graph."""
 
     def __init__(self, inside: float, outside: float) -> None:
-        from roofline.machines import jax_launches
+        from roofline.machines.measuring import jax_launches
 
         made = jax_launches.Launches.__new__(jax_launches.Launches)
         made._anything = None
@@ -366,7 +367,7 @@ def test_a_kernel_in_a_graph_of_xla_takes_what_a_longer_chain_takes_more() -> No
 @pytest.mark.jax
 def test_the_smallest_ops_run_between_two_readings_of_the_clock_and_need_each_other() -> None:
     jax = pytest.importorskip("jax")
-    from roofline.machines.jax_launches import Launches
+    from roofline.machines.measuring.jax_launches import Launches
 
     with jax.enable_x64(True):
         clock = SimpleNamespace(CLOCKS=4, clock=lambda: lambda value: value + 7, null=lambda: lambda value: value + 1)
@@ -381,7 +382,7 @@ def test_the_smallest_ops_run_between_two_readings_of_the_clock_and_need_each_ot
 @pytest.mark.jax
 def test_where_xla_made_no_graph_the_machine_says_so_and_has_no_such_figure() -> None:
     pytest.importorskip("jax")
-    from roofline.machines.gpu_worker import answer as answer_of
+    from roofline.machines.measuring.gpu_worker import answer as answer_of
 
     launches = FakeLaunches(inside=3.9e-6, outside=4e-6).launches
     device: Any = SimpleNamespace(run=lambda name, request: launches.graph())
@@ -396,7 +397,7 @@ def test_where_xla_made_no_graph_the_machine_says_so_and_has_no_such_figure() ->
 @pytest.mark.jax
 def test_this_version_of_xla_knows_the_options_that_make_a_graph() -> None:
     jax = pytest.importorskip("jax")
-    from roofline.machines import jax_launches
+    from roofline.machines.measuring import jax_launches
 
     for options in (jax_launches.AS_GRAPH, jax_launches.ONE_BY_ONE):
         jax.jit(lambda x: x + 1).lower(1.0).compile(compiler_options=options)

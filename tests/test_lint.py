@@ -10,9 +10,9 @@ from every import every
 from roofline.machine import Ceiling, Machine
 from roofline.machines import cards, load, names
 from roofline.machines.catalogue import CHIPS
-from roofline.machines.checks import CHECKS
 from roofline.machines.lint import lint
-from roofline.machines.lint_problem import Problem
+from roofline.machines.lint.checks import CHECKS
+from roofline.machines.lint.problem import Problem
 from roofline.render.machines import lint_text
 from roofline.resource import Resource
 from roofline.units import parse

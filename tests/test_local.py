@@ -17,17 +17,17 @@ from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import MachineError, OutputError
 from roofline.machine import Spread
-from roofline.machines import cpu_experiments as cpu_experiments_module
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
-from roofline.machines.cpu_conditions import cpu_conditions
-from roofline.machines.cpu_experiments import STREAM_PARTS, cpu_experiments, sweep_sizes, working_sets
-from roofline.machines.cpu_measured import card_of, compare_cpu, measure_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
 from roofline.machines.local import data_folder, local_card, local_file
-from roofline.machines.measurement import Result
+from roofline.machines.measuring import cpu_experiments as cpu_experiments_module
+from roofline.machines.measuring.cpu_conditions import cpu_conditions
+from roofline.machines.measuring.cpu_experiments import STREAM_PARTS, cpu_experiments, sweep_sizes, working_sets
+from roofline.machines.measuring.cpu_measured import card_of, compare_cpu, measure_cpu
+from roofline.machines.measuring.measurement import Result
 from roofline.machines.writing import machine_toml, write_machine_file
 from roofline.units import percent, show
 from roofline.workload import Device, Op, Recording, Workload
@@ -330,7 +330,7 @@ def test_a_measurement_says_when_and_how_it_was_made(monkeypatch: pytest.MonkeyP
         asked.update(options)
         return list(MEASURED.values())
 
-    monkeypatch.setattr("roofline.machines.cpu_measured.measure_all", made_up)
+    monkeypatch.setattr("roofline.machines.measuring.cpu_measured.measure_all", made_up)
     conditions = dict(measure_cpu(replace(CPU, caches=()), quick=True).machine.conditions)
     assert (conditions["cpu"], conditions["cores"]) == (CPU.model, "2")
     assert {"date", "blas", "threads", "duration", "operands", "system"} <= set(conditions)
@@ -380,10 +380,10 @@ def test_a_measurement_that_was_interrupted_goes_on_from_its_tries(tmp_path: Pat
         asked.update(options)
         return list(MEASURED.values())
 
-    monkeypatch.setattr("roofline.machines.cpu_measured.measure_all", interrupted)
+    monkeypatch.setattr("roofline.machines.measuring.cpu_measured.measure_all", interrupted)
     with pytest.raises(KeyboardInterrupt):
         measure_cpu(replace(CPU, caches=()), quick=True, target=target)
-    monkeypatch.setattr("roofline.machines.cpu_measured.measure_all", finished)
+    monkeypatch.setattr("roofline.machines.measuring.cpu_measured.measure_all", finished)
     conditions = dict(measure_cpu(replace(CPU, caches=()), quick=True, target=target).machine.conditions)
     assert (asked["earlier"], asked["earlier_s"]) == ({"hbm/read/100": [19e9, 20e9]}, 4.0)
     assert conditions["duration"].endswith(", 1 experiments from an earlier run")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from roofline.errors import MachineError
 from roofline.machine import Spread
-from roofline.machines.measurement import Experiment, measure_all, spread_of
+from roofline.machines.measuring.measurement import Experiment, measure_all, spread_of
 
 
 class Clock:

@@ -8,14 +8,15 @@ import pytest
 
 from roofline.cli import main, measure
 from roofline.errors import MachineError
-from roofline.machines import gpu_plan, load
+from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
-from roofline.machines.finished_experiments import FinishedExperiments
-from roofline.machines.gpu_measured import compare_with_catalogue, gpu_card
-from roofline.machines.gpu_plan import plan, run_plan
-from roofline.machines.gpu_worker import answer
-from roofline.machines.gpu_worker_process import Worker
-from roofline.machines.tpu_devices import tpu_here
+from roofline.machines.measuring import gpu_plan
+from roofline.machines.measuring.finished_experiments import FinishedExperiments
+from roofline.machines.measuring.gpu_measured import compare_with_catalogue, gpu_card
+from roofline.machines.measuring.gpu_plan import plan, run_plan
+from roofline.machines.measuring.gpu_worker import answer
+from roofline.machines.measuring.gpu_worker_process import Worker
+from roofline.machines.measuring.tpu_devices import tpu_here
 from roofline.machines.writing import write_machine_file
 from roofline.units import parse
 
@@ -42,7 +43,7 @@ class NamedTpu:
     """JAX's CPU with a TPU's name: what it answers to the worker's requests is what its experiments find."""
 
     def __init__(self) -> None:
-        from roofline.machines.jax_experiments import JaxDevice
+        from roofline.machines.measuring.jax_experiments import JaxDevice
 
         self.real = JaxDevice("cpu")
         self.real.platform = "tpu"
@@ -64,7 +65,7 @@ def test_every_experiment_of_a_tpu_runs_and_makes_a_machine(tmp_path: Path, monk
     monkeypatch.setattr(gpu_plan, "SIDES", (32, 64))
     monkeypatch.setattr(gpu_plan, "TILE", (1, 2))
     monkeypatch.setattr(gpu_plan, "BEYOND_VMEM", parse("1 MiB", "B"))
-    from roofline.machines import jax_experiments, jax_timing
+    from roofline.machines.measuring import jax_experiments, jax_timing
 
     monkeypatch.setattr(jax_experiments, "COPY", 1 << 20)
     monkeypatch.setattr(jax_experiments, "CHAINED_ON_CPU", 1 << 12)

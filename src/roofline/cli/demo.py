@@ -9,8 +9,8 @@ from ..errors import MachineError, UsageError
 from ..integrations.demo_programs import fused_and_unfused, run_jax, run_numpy
 from ..machine import Machine
 from ..machines.cpu import this_cpu
-from ..machines.cpu_measured import measure_cpu
 from ..machines.local import local_card
+from ..machines.measuring.cpu_measured import measure_cpu
 from ..render.export import op_rows
 from ..render.text import report_text
 from ..render.views import save

@@ -9,11 +9,11 @@ from ..errors import UsageError
 from ..machines.catalogue import card as look_up
 from ..machines.catalogue import read_card
 from ..machines.cpu import this_cpu
-from ..machines.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
-from ..machines.finished_experiments import finish
-from ..machines.gpu_conditions import conditions
 from ..machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
-from ..machines.tpu_devices import tpu_here
+from ..machines.measuring.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
+from ..machines.measuring.finished_experiments import finish
+from ..machines.measuring.gpu_conditions import conditions
+from ..machines.measuring.tpu_devices import tpu_here
 from ..machines.writing import write_machine_file
 from ..render.machines import card_text
 from ..units import show
@@ -89,7 +89,7 @@ def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
 
 def _accelerated(args: argparse.Namespace, kind: str, path: Path) -> list[str]:
     """Measure the GPU or TPU. Returns a sentence that compares the result with the catalogue's chip."""
-    from ..machines.gpu_measured import compare_with_catalogue, measure_gpu
+    from ..machines.measuring.gpu_measured import compare_with_catalogue, measure_gpu
 
     with progress(f"measuring this {kind.upper()}") as tell:
         card = measure_gpu(path, quick=args.quick, kind=kind, framework=args.framework, tell=tell)

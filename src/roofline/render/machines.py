@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ..analysis.ops_on_chips import OpOnChip
 from ..machine import Ceiling, Limit, Machine
 from ..machines import Card
-from ..machines.lint_problem import Problem
+from ..machines.lint.problem import Problem
 from ..resource import SCALE_UP
 from ..units import number_of, percent, plain, show
 from .tables import PLAIN, Cell, Paper, facts, side_by_side, table

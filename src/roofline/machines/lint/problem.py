@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from .chip_specs import Card
+from ..chip_specs import Card
 
 
 class Problem(Struct, frozen=True, kw_only=True):

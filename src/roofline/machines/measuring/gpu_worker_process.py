@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import MachineError
+from ...errors import MachineError
 
 
 class Worker:
     """The worker process; ``device`` is its description of the device."""
 
     def __init__(self, kind: str = "gpu", framework: str = "") -> None:
-        package = Path(__file__).parents[2]
+        package = Path(__file__).parents[3]
         paths = os.pathsep.join(filter(None, [str(package), os.environ.get("PYTHONPATH", "")]))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", f"{__package__}.gpu_worker", framework, kind],

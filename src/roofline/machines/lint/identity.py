@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from ..machine import Capacity, Ceiling
-from ..units import BINARY, DECIMAL, plain, show
-from .catalogue import card as look_up
-from .catalogue import cards, identify
-from .chip_specs import Card
-from .lint_problem import Problem, problem
+from ...machine import Capacity, Ceiling
+from ...units import BINARY, DECIMAL, plain, show
+from ..catalogue import card as look_up
+from ..catalogue import cards, identify
+from ..chip_specs import Card
+from .problem import Problem, problem
 
 SAME = 0.03  # relative: two roundings of one figure differ by less
 FAR = 0.1  # relative: a larger difference means that the figure is wrong, not rounded

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..units import parse
+from ...units import parse
 from .gpu_conditions import conditions
 from .gpu_plan import largest_set
 from .jax_exchanges import all_reduce_seconds, copy_rates

@@ -18,10 +18,10 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ..units import DECIMAL, parse, show
-from . import _kernels
-from .cpu import Cpu
-from .cpu_estimate import vector_units
+from ...units import DECIMAL, parse, show
+from .. import _kernels
+from ..cpu import Cpu
+from ..cpu_estimate import vector_units
 from .measurement import Experiment
 
 # Short tries fit into a time slice of a busy computer; long ones are more accurate on an idle one.

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from ..errors import RooflineError, did_you_mean
-from ..machine import Machine
-from .catalogue import card as look_up
-from .catalogue import read_card
+from ...errors import RooflineError, did_you_mean
+from ...machine import Machine
+from ..catalogue import card as look_up
+from ..catalogue import read_card
+from ..chip_specs import Card
 from .checks import CHECKS
-from .chip_specs import Card
-from .lint_problem import Problem
+from .problem import Problem
 
 
 class LintReport(Struct, frozen=True, kw_only=True):

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator
 
-from ..machine import Capacity, Ceiling, Machine
-from ..resource import HBM, Resource
-from ..units import plain, show
+from ...machine import Capacity, Ceiling, Machine
+from ...resource import HBM, Resource
+from ...units import plain, show
+from ..catalogue import cards, identify
+from ..chip_specs import Card
+from ..citations import source_of
 from . import peers
-from .catalogue import cards, identify
-from .chip_specs import Card
-from .citations import source_of
 from .identity import EQUAL, SAME, THOUSAND, catalogued, confirmed_by_catalogue, devices, identities, relative_difference
-from .lint_problem import Problem, problem
+from .problem import Problem, problem
 
 # Allowed ratios of a number format's rate to that of another format, which may have two names.
 RATIOS: tuple[tuple[str, tuple[str, ...], tuple[float, ...]], ...] = (

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from .catalogue import cards
-from .chip_specs import Card
+from ..catalogue import cards
+from ..chip_specs import Card
 
 MARGIN = 3.0  # generations of one technology differ by about this much
 RIDGE_MARGIN = 1.5  # peak and bandwidth grow together: their quotient differs less

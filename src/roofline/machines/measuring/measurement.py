@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..errors import MachineError
-from ..machine import Spread
+from ...errors import MachineError
+from ...machine import Spread
 
 BETTER = 1.01  # factor from which a rate counts as better
 PROGRESS_STEPS = 1000

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..units import DECIMAL, show
+from ...units import DECIMAL, show
 
 SHORT, LONG = 20, 120  # null kernels in the two chains
 FEWER, MORE = 10, 50  # ops in the chains of the smallest ops, which take longer to compile

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import torch
 
-from ..units import parse
+from ...units import parse
 
 REST_S, BURST, WARM_UP = parse("120 ms", "s"), 8, 2
 FEW = 3  # least number of tries

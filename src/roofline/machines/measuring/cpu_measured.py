@@ -9,18 +9,18 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from ..errors import MachineError
-from ..machine import Ceiling, Figure, Machine
-from ..resource import HBM, TRANSCENDENTAL, Resource
-from ..units import parse, percent, show
-from .catalogue import card as look_up
-from .chip_specs import Card, Sweep
-from .cpu import Cpu
+from ...errors import MachineError
+from ...machine import Ceiling, Figure, Machine
+from ...resource import HBM, TRANSCENDENTAL, Resource
+from ...units import parse, percent, show
+from ..catalogue import card as look_up
+from ..chip_specs import Card, Sweep
+from ..cpu import Cpu
+from ..cpu_estimate import cpu_machine, estimate, narrow_products
+from ..machine_file import DIGITS, Spec, Sustained
 from .cpu_conditions import cpu_conditions
-from .cpu_estimate import cpu_machine, estimate, narrow_products
 from .cpu_experiments import EXPONENTIALS, FORMATS, SMALL, SMALL_OPS, SWEPT, cpu_experiments
 from .finished_experiments import FinishedExperiments
-from .machine_file import DIGITS, Spec, Sustained
 from .measurement import PATIENCE, Result, measure_all
 from .memory_levels import plateaus
 

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..units import DECIMAL, parse
+from ...units import DECIMAL, parse
 
 DEVICE_TRY_S, HOST_TRY_S = parse("3 ms", "s"), parse("15 ms", "s")  # by each clock; the host's is less precise
 HELD_TRY_S = parse("100 ms", "s")  # by the host's clock: waiting for the end of a try leaves a gap

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..units import parse
+from ...units import parse
 from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS
 from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 

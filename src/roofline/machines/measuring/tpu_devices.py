@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .catalogue import cards
+from ..catalogue import cards
 
 PCI = Path("/sys/bus/pci/devices")
 GOOGLE = "0x1ae0"  # PCI vendor id

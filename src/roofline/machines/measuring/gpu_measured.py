@@ -11,19 +11,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..errors import MachineError
-from ..machine import Capacity, Ceiling, Figure, Machine
-from ..resource import HBM, Resource
-from ..units import percent, show
-from ..workload import Device, Hardware
-from .catalogue import catalogue_card
-from .chip_specs import Card, Sweep
-from .detection import of_device
+from ...errors import MachineError
+from ...machine import Capacity, Ceiling, Figure, Machine
+from ...resource import HBM, Resource
+from ...units import percent, show
+from ...workload import Device, Hardware
+from ..catalogue import catalogue_card
+from ..chip_specs import Card, Sweep
+from ..detection import of_device
+from ..local import MEASURED
+from ..machine_file import DIGITS, Spec, Sustained
 from .finished_experiments import FinishedExperiments
 from .gpu_plan import BIG, LATE, QUICK_S, SMALL, Tell, plan, rates, run_plan
 from .gpu_worker_process import Worker
-from .local import MEASURED
-from .machine_file import DIGITS, Spec, Sustained
 from .measurement import spread_of
 from .memory_levels import plateaus
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from ..units import parse
+from ...units import parse
 from .finished_experiments import FinishedExperiments
 from .gpu_conditions import conditions
 from .gpu_worker_process import Worker

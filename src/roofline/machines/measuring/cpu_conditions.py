@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from ..units import DECIMAL, show
+from ...units import DECIMAL, show
 
 _PROC, _SYS = Path("/proc"), Path("/sys")
 _CPUFREQ, _RAPL = "devices/system/cpu/cpu0/cpufreq", "class/powercap/intel-rapl:0"
