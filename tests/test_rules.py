@@ -129,6 +129,7 @@ TOLD = {
     "cache_appended": {APPENDED: 1},
     "cache_appended_twice": {APPENDED: 2},
     "oldest_dropped": {APPENDED: 1},
+    "cache_rolled": {APPENDED: 1},
     "position_selected": {("layout-copies", "selected"): 1},
     "gathered_pages": {("layout-copies", "blocks"): 1},
     "gathered_blocks_once": {("layout-copies", "blocks"): 1},

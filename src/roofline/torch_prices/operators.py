@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Norm, Operator, Padding, Params, Sizes, Windows
+from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Norm, Operator, Padding, Params, Part, Sizes, Windows
 from .attention import ATTENTION, drops_out, token_axis
 from .call import Call, Tensor
 from .convolutions import FORWARD as _CONVOLVED
@@ -33,6 +33,7 @@ _AFTER = {
 CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
+ROLL = "aten::roll"
 _POWERS = frozenset(("aten::pow", "aten::pow_"))
 _SOFTMAX = {
     "aten::_softmax": Operator.SOFTMAX,
@@ -108,8 +109,8 @@ class Meaning(Struct, frozen=True):
     """What a call computes: the operator, the places of the tensors that it takes among all of its tensors, and its parameters.
 
     The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
-    has that as its parameter. Of its first tensor a call may read a diagonal alone,
-    or copy it several times along each axis of the result.
+    has that as its parameter. Of its first tensor a call may read a diagonal alone, copy it several times along each axis of the result,
+    or join both parts of it in the other order, the first of which has so many elements along an axis.
     """
 
     operator: Operator
@@ -118,6 +119,7 @@ class Meaning(Struct, frozen=True):
     then: Operator | None = None
     is_of_diagonal: bool = False
     repeats: tuple[int, ...] = ()
+    turned_at: int = 0
 
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:
@@ -128,6 +130,8 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
         copies = _repeated(graph, means.repeats, takes[0], node, function)
         graph.append(Node(Operator.VIEW, (copies,), gives, ROW_BY_ROW, phase=node.phase), "")
         return
+    if means.turned_at and isinstance(means.params, int):
+        takes = _parts(graph, takes[0], means.params, means.turned_at, node)
     if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
         first = graph.array(reduced)
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params), function)
@@ -155,6 +159,21 @@ def _diagonal(graph: Graph, matrix: int, gives: Sequence[int], node: Node) -> in
     diagonal = graph.array(Array(shape, whole.dtype, strides, sure=whole.sure))
     graph.append(Node(Operator.SLICE, (matrix,), (diagonal,), phase=node.phase), "")
     return diagonal
+
+
+def _parts(graph: Graph, source: int, axis: int, end: int, node: Node) -> tuple[int, int]:
+    """Both parts of an array along an axis, that after the end of the first one before it."""
+    whole = graph.arrays[source]
+    parts = []
+    for start, limit in ((end, whole.shape[axis]), (0, end)):
+        starts, limits = ([*numbers] for numbers in ((0,) * len(whole.shape), whole.shape))
+        starts[axis], limits[axis] = start, limit
+        shape = tuple(last - first for first, last in zip(starts, limits, strict=True))
+        parts.append(graph.array(Array(shape, whole.dtype, whole.strides, sure=whole.sure)))
+        graph.append(
+            Node(Operator.SLICE, (source,), (parts[-1],), Part(tuple(starts), tuple(limits), (1,) * len(shape)), phase=node.phase), ""
+        )
+    return parts[0], parts[1]
 
 
 def _repeated(graph: Graph, repeats: Sequence[int], source: int, node: Node, function: Hashable) -> int:
@@ -195,6 +214,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _reduction(name, args, tensors)
     if name in _OF_DIAGONALS and tensors:
         return _of_diagonals(name, args, tensors[0])
+    if name == ROLL and tensors:
+        return _rolled(args, tensors[0])
     if name == "aten::repeat" and (repeats := _repeats(args, tensors)):
         return Meaning(Operator.COPY, (0,), repeats=repeats)
     operator = _OPERATORS.get(name, Operator.OTHER if name in _OF_ROWS else _BY_CATEGORY.get(category, Operator.OTHER))
@@ -325,6 +346,15 @@ def _repeats(args: Sequence[Any], tensors: Sequence[Tensor]) -> tuple[int, ...]:
     repeats = args[1] if len(args) > 1 and isinstance(args[1], tuple) else ()
     is_known = bool(tensors) and len(repeats) >= len(tensors[0].shape) and all(isinstance(times, int) and times > 0 for times in repeats)
     return repeats if is_known else ()
+
+
+def _rolled(args: Sequence[Any], source: Tensor) -> Meaning:
+    """What a tensor that is rolled along one axis is made of: its last elements, then those before."""
+    match [*args[1:3]]:
+        case [(int(shift),) | int(shift), (int(axis),) | int(axis)] if -len(source.shape) <= axis < len(source.shape):
+            end = -shift % max(source.shape[axis], 1)
+            return Meaning(Operator.CONCATENATE if end else Operator.OTHER, (0,), axis % len(source.shape), turned_at=end)
+    return Meaning(Operator.OTHER, (0,))
 
 
 def _of_diagonals(name: str, args: Sequence[Any], source: Tensor) -> Meaning:

@@ -78,6 +78,13 @@ def _decoded(torch: Any, q: Any, cache: Any, new: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, cache, cache), cache
 
 
+def _rolled(torch: Any, q: Any, cache: Any, new: Any) -> Any:
+    """Attention to a cache whose oldest position was dropped for a new one."""
+    cache = torch.roll(cache, -1, 2)
+    cache[:, :, -1:] = new
+    return torch.nn.functional.scaled_dot_product_attention(q, cache, cache), cache
+
+
 def _selected(torch: Any, cache: Any, new: Any, at: Any) -> Any:
     return torch.where((torch.arange(cache.shape[1], device=cache.device) == at)[:, None], new, cache)
 
@@ -447,6 +454,8 @@ PROGRAMS: Mapping[str, Program] = {
         lambda t, cache, a, b: _decoded(t, a, _decoded(t, a, cache, a)[1], b), _of(8, 16, 1024, 64), *[_of(8, 16, 1, 64)] * 2
     ),
     "oldest_dropped": Program(lambda t, cache, new: t.cat([cache[:, 1:], new], 1), _of(16, 1024, 512), _of(16, 1, 512)),
+    "cache_rolled": Program(_rolled, _of(8, 16, 1, 64), _of(8, 16, 1024, 64), _of(8, 16, 1, 64)),
+    "image_rolled": Program(lambda t, x, w: t.roll(x @ w, (-3,), (1,)).exp(), _of(64, 56, 56, 96), _of(96, 96)),
     "class_token": Program(lambda t, x, w, token: t.cat([x @ w, token], 1), _of(16, 196, 768), _of(768, 768), _of(16, 1, 768)),
     "half_appended": Program(lambda t, cache, new: t.cat([cache, new], 1), _of(16, 1024, 512), _of(16, 1024, 512)),
     "start_before_labels": Program(lambda t, start, ids: t.cat([start, ids], 1).exp().sum(1), _of(16, 1, 512), _of(16, 1024, 512)),

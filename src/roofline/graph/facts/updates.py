@@ -23,6 +23,11 @@ def changed(graph: Graph, node: Node) -> int:
 
 def is_updated(graph: Graph, array: int) -> bool:
     """Whether a part of an array, or of a copy of it, is replaced, also in a loop that begins with it."""
+    return update_of(graph, array) is not None
+
+
+def update_of(graph: Graph, array: int) -> Node | None:
+    """The node that replaces a part of an array, or of a copy of it, also in a loop that begins with it."""
     carried: dict[int, list[int]] = {}
     for region in graph.regions:
         for initial, inside in zip(region.initial, region.carried, strict=True):
@@ -31,13 +36,14 @@ def is_updated(graph: Graph, array: int) -> bool:
     while waiting:
         here = waiting.pop()
         users = graph.users.get(here, ())
-        if any(here in targets(user) for user in users):
-            return True
+        update = next((user for user in users if here in targets(user)), None)
+        if update is not None:
+            return update
         names = [user.gives[0] for user in users if user.operator in _UNCHANGED and user.gives]
         new = {*names, *carried.get(here, ())} - seen
         seen |= new
         waiting += new
-    return False
+    return None
 
 
 def takes_place(graph: Graph, new: int, old: int) -> bool:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, less_traffic
 from ...graph import NO_KERNEL, RENAMING, Graph, Node, Operator
-from ...graph.facts.updates import SMALL, is_updated, takes_place
+from ...graph.facts.updates import SMALL, changed, is_updated, takes_place, update_of
 from ...workload import Avoidable
 from .copies import CLASS, KIND
 
@@ -16,10 +16,11 @@ _PARTS = RENAMING | {Operator.SLICE}
 
 
 class _Join(NamedTuple):
-    """A concatenation of an array, or of parts of it, with a small part: the array, the elements of it that are kept, and the node."""
+    """A concatenation of an array, or of parts of it, with a small part: the array, how many elements are kept and new, and the node."""
 
     source: int
     kept: int
+    new: int
     node: Node
 
     def elements(self, graph: Graph) -> int:
@@ -40,9 +41,9 @@ def appended_arrays(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         if join.source in joined or result in appended_again or _is_replaced(graph, join):
             by_kernel.setdefault(join.node.kernel, []).append(join)
     for kernel, own in by_kernel.items():
-        kept, whole = (sum(amounts) for amounts in zip(*((join.kept, join.elements(graph)) for join in own), strict=True))
+        kept, new = sum(join.kept for join in own), sum(join.new for join in own)
         instead = less_traffic(graph.kernels[kernel].cost, sum(2 * join.bytes(graph) for join in own))
-        facts = {"times": round(kept / max(whole - kept, 1))}
+        facts = {"times": round(kept / max(new, 1))}
         avoidable = Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=GROUP, extra=True)
         yield kernel, avoidable
         for cut in dict.fromkeys(cut for join in own for cut in _cuts(graph, join)):
@@ -72,9 +73,11 @@ def _join(graph: Graph, node: Node) -> _Join | None:
         source = graph.origin(part, _PARTS)
         kept[source] = kept.get(source, 0) + graph.arrays[part].elements
     source = max(kept, key=lambda array: kept[array])
-    is_most = (1 - SMALL) * whole <= kept[source] <= whole
-    is_new = kept[source] < whole or is_updated(graph, node.gives[0])
-    return _Join(source, kept[source], node) if is_most and is_new else None
+    if not (1 - SMALL) * whole <= kept[source] <= whole:
+        return None
+    update = update_of(graph, node.gives[0]) if kept[source] == whole else None
+    new = changed(graph, update) if update is not None else whole - kept[source]
+    return _Join(source, kept[source], new, node) if new else None
 
 
 def _is_replaced(graph: Graph, join: _Join) -> bool:

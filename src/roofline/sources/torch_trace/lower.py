@@ -33,7 +33,7 @@ from .used_tensors import Operand, Used, UsedTensors
 
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode
 LEAST = 64  # columns of an array that rows are taken of: with fewer, other tensors may have the same shape
-FILLED = 4  # executions after one that fills an array in which a copy may write a part of it
+FILLED = 4  # executions after one that makes an array of others, or of one value, in which a copy may write a part of it
 STACKED = 3  # axes that arrays have which are told from others by their shape
 INSIDE = 2  # how far the addition to a gradient is from the op that accumulates it
 ADDITION, WEIGHTS = "aten::add_", 2  # the place of the weights among the tensors of the gradient of a convolution
@@ -41,6 +41,7 @@ NEAR = 12  # executions after a gather in which the next rows as wide as those o
 _NOTHING = Used(NONE, NONE, (), (), ())
 _FP32 = dtype("fp32")
 Shape = tuple[int, ...]
+_BUFFERS = (Operator.FILL, Operator.CONCATENATE)
 _LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION, Operator.NORM, Operator.TRIANGLE)
 
 
@@ -237,7 +238,7 @@ class _BySize:
         if added is not None and (zeros := self._gradients.zeros(added, graph.arrays[takes[0]])) is not None:
             takes = (zeros, *takes[1:])
         result = _result(priced, means, tensors)
-        gives = () if result is None else (arrays.given(result, place, is_filled=means.operator == Operator.FILL),)
+        gives = () if result is None else (arrays.given(result, place, is_buffer=means.operator in _BUFFERS),)
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             self._arrays = Arrays(graph)
         elif result is None:
@@ -303,7 +304,7 @@ class Arrays:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._made: dict[int, list[Made]] = {}
-        self._filled: Made | None = None  # the last one of one value
+        self._buffers: list[Made] = []  # those of one value or of others' elements
         self._stacks: dict[Shape, Made] = {}  # the last array that is a stack of others, by their shape
 
     def _source(self, tensor: Tensor, place: int) -> Made | None:
@@ -400,29 +401,28 @@ class Arrays:
             self._graph.append(Node(operator, (made.number,), (number,)))
         return number
 
-    def given(self, result: Tensor, place: int, *, is_filled: bool = False) -> int:
-        """The number of the result of an execution; ``is_filled`` is whether it has one value everywhere."""
+    def given(self, result: Tensor, place: int, *, is_buffer: bool = False) -> int:
+        """The number of the result of an execution; ``is_buffer`` is whether it has one value everywhere, or elements of others."""
         array = Array(result.shape, result.dtype, _order(result), sure=False)
         made = Made(self._graph.array(array), array, place, is_open=not array.elements)
-        self._filled = made if is_filled else self._filled
+        self._buffers += [made] if is_buffer else []
         self._made.setdefault(array.elements, []).append(made)
         if len(array.shape) > STACKED:
             self._stacks[array.shape[1:]] = made
         return made.number
 
     def write_part(self, part: Tensor, given: int, place: int) -> None:
-        """Appends the update of an array of one value, if an execution just filled it and a copy writes a part of it."""
-        filled = self._filled
-        if filled is None or place - filled.place > FILLED or len(filled.array.shape) != len(part.shape):
+        """Appends the update of the last array of one value, or of others' elements, that was just made, if a copy writes a part of it."""
+        self._buffers = [made for made in self._buffers if place - made.place <= FILLED]
+        whole = next((made for made in reversed(self._buffers) if _is_part_of(part, made.array.shape)), None)
+        if whole is None:
             return
-        fits = all(size <= whole for size, whole in zip(part.shape, filled.array.shape, strict=True))
-        if not fits or part.shape == filled.array.shape or part.strides != _row_by_row(filled.array.shape):
-            return
-        self.forget([filled])
-        written = self.given(Tensor(filled.array.shape, filled.array.dtype), place)
-        maker = self._graph.maker[given]
-        cut = Part((0,) * len(part.shape), part.shape, (1,) * len(part.shape))  # most padding is behind the data
-        node = Node(Operator.UPDATE, (filled.number, given), (written,), cut, phase=maker.phase, location=maker.location)
+        self._buffers.remove(whole)
+        self.forget([whole])
+        written = self.given(Tensor(whole.array.shape, whole.array.dtype), place)
+        maker, is_filled = self._graph.maker[given], self._graph.maker[whole.number].operator == Operator.FILL
+        cut = Part((0,) * len(part.shape), part.shape, (1,) * len(part.shape)) if is_filled else None  # most padding is behind the data
+        node = Node(Operator.UPDATE, (whole.number, given), (written,), cut, phase=maker.phase, location=maker.location)
         self._graph.append(node)
 
     def forget(self, matches: Sequence[Made | None]) -> None:
@@ -430,6 +430,13 @@ class Arrays:
         for made in matches:
             if made is not None and made in self._made.get(made.array.elements, ()):
                 self._made[made.array.elements].remove(made)
+
+
+def _is_part_of(part: Tensor, whole: Shape) -> bool:
+    """Whether a tensor may be a part of one of this shape: its elements are as far apart in memory."""
+    if len(part.shape) != len(whole) or part.shape == whole or part.strides != _row_by_row(whole):
+        return False
+    return all(size <= length for size, length in zip(part.shape, whole, strict=True))
 
 
 def _order(tensor: Tensor) -> Shape | None:
