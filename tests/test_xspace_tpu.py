@@ -222,6 +222,34 @@ def test_copies_that_overlap_on_one_link_share_the_time_by_their_bytes(tmp_path:
     assert (ops["copy-start.1"].time_s, ops["copy-start.2"].time_s) == (pytest.approx(6e-6), pytest.approx(2e-6))
 
 
+RING, BACK, PAIRS = "{{0,1},{1,2},{2,3},{3,0}}", "{{0,3},{1,0},{2,1},{3,2}}", "{{0,1},{1,0}}"
+
+
+@every(
+    ("one", "other", "ways", "times_us"),
+    [
+        (RING, BACK, ("up", "down"), (7, 7)),  # each has the links in its direction for itself
+        (RING, RING, ("up", "up"), (4, 4)),  # together from 0 to 8 µs
+        (PAIRS, PAIRS, ("", ""), (4, 4)),
+    ],
+)
+def test_permutes_share_the_links_of_one_direction_alone(
+    tmp_path: Path, one: str, other: str, ways: tuple[str, ...], times_us: tuple[int, ...]
+) -> None:
+    shape = "(f32[8]{0}, f32[8]{0}, u32[], u32[])"
+    halves = []
+    for number, pairs in enumerate((one, other)):
+        name = f"collective-permute-start.{number}"
+        text = f"%{name} = {shape} collective-permute-start(f32[8]{{0}} %x), source_target_pairs={pairs}"
+        end = f"%collective-permute-done.{number} = f32[8]{{0}} collective-permute-done({shape} %{name})"
+        halves.append((op(name, "collective-permute-start", text), op(f"collective-permute-done.{number}", "collective-permute-done", end)))
+    (first, first_end), (second, second_end) = halves
+    events = [ran(first, 0, US), ran(second, US, US), ran(first_end, 6 * US, US), ran(second_end, 7 * US, US)]
+    ops = recorded(tmp_path, tpu(events, [first, first_end, second, second_end])).workload.ops
+    assert tuple(found.towards for found in ops) == ways
+    assert [found.time_s for found in ops] == [pytest.approx(time * 1e-6) for time in times_us]
+
+
 def test_a_prefetch_reads_one_memory_and_writes_another(tmp_path: Path) -> None:
     shape = "(f32[8]{0:S(1)}, f32[8]{0}, u32[])"
     start = op("copy-start.1", "copy-start", f"%copy-start.1 = {shape} copy-start(f32[8]{{0}} %x)", moved=32, access=breakdown((1, 1, 32)))

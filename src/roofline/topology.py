@@ -8,7 +8,7 @@
 (4, 8)
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -96,3 +96,15 @@ def factored(number: int, factors: int, least: int = 1) -> Iterator[tuple[int, .
     for first in range(least, round(number ** (1 / factors)) + 1):
         if number % first == 0:
             yield from ((first, *rest) for rest in factored(number // first, factors - 1, first))
+
+
+def ring_way(pairs: Sequence[tuple[int, int]]) -> str:
+    """Which way round their rings the devices of a permute send, ``up`` or ``down``: a permute the opposite way uses other links.
+
+    Device 0, or the first that sends, sends up to the lower number of its two neighbours. Empty where each pair exchanges, over both ways.
+    """
+    moves = sorted(pair for pair in pairs if pair[0] != pair[1])
+    back = sorted((target, source) for source, target in moves)
+    if moves == back:
+        return ""
+    return "up" if moves < back else "down"

@@ -16,10 +16,10 @@ from ...formulas.network import network_of as network_of
 from ...formulas.slices import Span, slice_ledger
 from ...machine import Machine
 from ...resource import HBM, PCIE
-from ...topology import Axis
+from ...topology import Axis, ring_way
 from ..ir.module import HloModule
 from .collective_plans import plan_of
-from .slice_groups import crossed_links, planned_span, ring_way, span_of
+from .slice_groups import crossed_links, planned_span, span_of
 from .types import Price, Site
 
 _OPCODES = """

@@ -113,18 +113,6 @@ def crossed_links(pairs: Sequence[tuple[int, int]], topology: Topology) -> Cross
     return Crossed(max(load.values(), default=0), farthest)
 
 
-def ring_way(pairs: Sequence[tuple[int, int]]) -> str:
-    """Which way round their rings the devices of a permute send, ``up`` or ``down``: a permute the opposite way uses other links.
-
-    Device 0, or the first that sends, sends up to the lower number of its two neighbours. Empty where each pair exchanges, over both ways.
-    """
-    moves = sorted(pair for pair in pairs if pair[0] != pair[1])
-    back = sorted((target, source) for source, target in moves)
-    if moves == back:
-        return ""
-    return "up" if moves < back else "down"
-
-
 def _path(start: int, end: int, axis: Axis) -> list[int]:
     """The chips from one to another along an axis."""
     ahead = (end - start) % axis.size

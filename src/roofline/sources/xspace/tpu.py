@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _DEVICE, _SPARSE_CORE = "/device:TPU:", " SparseCore"
 _OP_LINES = ("XLA Ops", "Sparse Core Ops")
 STALL = "dma_stall_duration_ps"  # how long the core waited for DMA in an event
-_GROUPS = {"to host": 0, "from host": 1, "collectives": 2}
 
 
 def read_tpus(
@@ -177,7 +176,7 @@ class _Core(Struct):
             steps=steps.lookup(self.plane.name),
             intervals=not alone,
             pairs=tuple(
-                Pair(start=join.start.id, done=join.done.id, group=link(join.start, _GROUPS), weight=weight(join.start, join.done))
+                Pair(start=join.start.id, done=join.done.id, group=link(join.start), weight=weight(join.start, join.done))
                 for join in self.joins
             ),
         )

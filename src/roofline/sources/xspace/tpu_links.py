@@ -17,7 +17,7 @@ _ARRAY = r"\b([a-z][a-z0-9]*)\[([\d,]*)\]"
 _IOTA_GROUPS = r"replica_groups=\[(\d+(?:,\d+)*)\]<="
 _GROUPS = r"replica_groups=\{\{([\d,]*)\}"
 _TARGETS = r"source_target_pairs=\{(.*?)\}\}"
-_PAIR = r"(\d+),(\d+)"
+_PAIR = r"(\d{1,9}),(\d{1,9})"
 
 
 def collective_cost(opcode: str, text: str) -> Cost | None:
@@ -53,13 +53,23 @@ def group_size(kind: str, text: str) -> int | None:
     (2, 3)
     """
     if kind == "collective-permute":
-        targets = re.search(_TARGETS, text)
-        return None if targets is None else 1 + any(source != target for source, target in re.findall(_PAIR, targets[1]))
+        pairs = source_target_pairs(text)
+        return 1 + any(source != target for source, target in pairs) if pairs else None
     iota = re.search(_IOTA_GROUPS, text)
     if iota is not None:
         return prod(int(side) for side in iota[1].split(",")[1:])
     listed = re.search(_GROUPS, text)
     return len(listed[1].split(",")) if listed is not None and listed[1] else None
+
+
+def source_target_pairs(text: str) -> list[tuple[int, int]]:
+    """The devices that send in a permute, each with the one that it sends to; none in any other instruction.
+
+    >>> source_target_pairs("collective-permute(f32[8]{0} %x), source_target_pairs={{0,1},{1,0}}")
+    [(0, 1), (1, 0)]
+    """
+    targets = re.search(_TARGETS, text)
+    return [(int(source), int(target)) for source, target in re.findall(_PAIR, targets[1])] if targets else []
 
 
 def operand_bytes(opcode: str, text: str) -> int:

@@ -5,7 +5,6 @@ its name. FLOP and bytes are taken from there; the compute unit and the traffic 
 """
 
 import re
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -13,10 +12,11 @@ from msgspec import Struct
 from ...cost import NOTHING, Amount, Cost
 from ...errors import FormulaError
 from ...resource import HBM, PCIE, UNNAMED_WORK, Resource, vector
+from ...topology import ring_way
 from ...workload import COUNTED, feeds
 from ..parts import UNKNOWN, Subject
 from .scan import EventMetadata, Slice, Space
-from .tpu_links import LINK, collective_cost
+from .tpu_links import LINK, collective_cost, source_target_pairs
 
 if TYPE_CHECKING:
     from .modules import Program
@@ -69,14 +69,19 @@ class TpuOp(Struct, frozen=True, kw_only=True):
         return self.category.startswith(_COLLECTIVES) or self.opcode.startswith(_COLLECTIVES)
 
     @property
-    def towards_host(self) -> bool | None:
-        """True if it copies to host memory, false if it copies from host memory; ``None`` if neither."""
-        if _HOST_SPACE not in self.text:
-            return None
+    def crosses_bus(self) -> bool:
+        """Whether it copies to host memory, or from there."""
+        return _HOST_SPACE in self.text
+
+    @property
+    def towards(self) -> str:
+        """Which way it goes: a copy ``out`` to host memory or ``in`` from it, a permute ``up`` or ``down`` the rings of a slice."""
+        if not self.crosses_bus:
+            return ring_way(source_target_pairs(self.text))
         result = self.text.partition(f" {self.opcode}(")[0]
         first = result.partition("= ")[2].removeprefix("(").partition(", ")[0] if self.is_start else result
         # Layouts contain commas too, but not followed by a space.
-        return _HOST_SPACE in first
+        return "out" if _HOST_SPACE in first else "in"
 
     @property
     def dtype(self) -> str:
@@ -156,7 +161,7 @@ def paired(start: TpuOp, done: TpuOp, module: str, program: "Program | None") ->
     """An asynchronous operation, from its start to its done. Both have its bytes; the breakdown by memory is split between them."""
     notes = (f"{COUNTED}as one op from {start.name} to {done.name}",)
     moved = max(start.bytes or 0, done.bytes or 0)
-    if start.towards_host is not None:
+    if start.crosses_bus:
         return _subject(start, module, "host transfer", Cost.of({PCIE: moved}), notes)
     category = start.category.removesuffix("-start")
     priced = _price(start, program)
@@ -183,7 +188,7 @@ def _subject(op: TpuOp, module: str, category: str, cost: Cost, notes: tuple[str
         location=op.location,
         phase=phase,
         in_loop=in_loop,
-        towards="" if op.towards_host is None else "out" if op.towards_host else "in",
+        towards=op.towards,
         cost=cost,
         work_provenance="profile" if op.flops else provenance,
         bytes_provenance=provenance,
@@ -217,7 +222,7 @@ def _cost(op: TpuOp, program: "Program | None") -> tuple[Cost, bool, tuple[str, 
         return NOTHING, False, ()
     if op.is_start or op.is_done:
         # If start and done are in different iterations of a loop, they do not name each other, and the time between them is unknown.
-        link = LINK if op.is_collective else HBM.name if op.towards_host is None else PCIE.name
+        link = LINK if op.is_collective else PCIE.name if op.crosses_bus else HBM.name
         return (
             (NOTHING if op.is_start else Cost.of({link: None})),
             False,
@@ -294,10 +299,9 @@ def weight(start: TpuOp, done: TpuOp) -> float:
     return float(max(start.bytes or 0, done.bytes or 0))
 
 
-def link(op: TpuOp, groups: Mapping[str, int]) -> int:
+def link(op: TpuOp) -> int:
     """The group of an asynchronous operation, whose members share a link in one direction; other operations have their own group."""
-    if op.towards_host is not None:
-        return groups["to host" if op.towards_host else "from host"]
-    if op.is_collective:
-        return groups["collectives"]
-    return len(groups) + op.id
+    ways = ("in", "out", "up", "down")
+    if op.towards:
+        return ways.index(op.towards)
+    return len(ways) + (0 if op.is_collective else 1 + op.id)
