@@ -18,8 +18,6 @@ from every import every
 from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
-from roofline.files.abandoned_files import mark_in_use
-from roofline.files.output_files import UNFINISHED
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
@@ -227,18 +225,6 @@ def test_the_least_recently_used_goes_when_the_folder_is_full(tmp_path: Path) ->
     assert room.get(a) is not None  # so b is the older one now
     room.put(c, part())
     assert {path.stem for path, _, _ in room.entries()} == {a, c}
-
-
-def test_what_a_killed_writer_left_is_swept_up(kept: Cache) -> None:
-    abandoned, held = (kept.inner / f".{number * 64}{SUFFIX}.7{UNFINISHED}" for number in "12")
-    for path in (abandoned, held):
-        path.write_bytes(b"roofl")
-    with held.open("r+b") as file:
-        mark_in_use(file.fileno())
-        kept.put(KEY, part())
-        assert (abandoned.exists(), held.exists()) == (False, True)
-    assert kept.clear() == 1
-    assert list(kept.inner.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(profile: str, tmp_path: Path) -> None:

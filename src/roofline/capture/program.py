@@ -18,10 +18,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from ..errors import RooflineError, UsageError
-from ..files.staging import staging_folder
 from .hook import roofline_hook as hook
 from .missing_profile import why_no_profile
-from .run_folder import collect
+from .run_folder import collect, staging_in
 
 HOOK = Path(hook.__file__).parent
 _FORWARDED = ("SIGTERM", "SIGHUP")
@@ -69,7 +68,7 @@ def profile(
     Child processes are recorded too. Standard streams, exit status and signals are the program's own.
     """
     asked = window or Window()
-    with staging_folder(folder) as staging:
+    with staging_in(folder) as staging:
         status = _run(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **asdict(asked)}), stdout)
         messages = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
         run, files = collect(staging, folder, name)

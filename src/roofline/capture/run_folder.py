@@ -3,17 +3,32 @@
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ..errors import UsageError
+from ..files.output_files import staging_folder
 from ..sources.torch_trace.capture_files import FOLDER as CAPTURE_TRACES
 from ..torch.trace_files import PROFILES, pack, trace_name, worker_name
 from .hook.roofline_hook_torch import TRACE
 
 XPLANE = ".xplane.pb"
 _WORK = re.compile(rb'"cat": *"(?:cpu_op|kernel|gpu_mem)')
+
+
+@contextmanager
+def staging_in(folder: Path) -> Iterator[Path]:
+    """A temporary folder inside another, for incomplete profiles."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        staging = staging_folder(folder)
+    except OSError as error:
+        raise UsageError(f"{folder}: cannot write the profile: {error.strerror}") from None
+    with staging as path:
+        yield Path(path)
 
 
 def collect(staging: Path, folder: Path, name: str | None = None) -> tuple[Path, tuple[Path, ...]]:

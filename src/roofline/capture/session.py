@@ -17,7 +17,6 @@ from typing import Any
 
 from ..analysis import analyze
 from ..errors import RooflineError, UsageError
-from ..files.staging import staging_folder
 from ..machine import Machine
 from ..machines import load
 from ..machines.detection import machine_for
@@ -27,7 +26,7 @@ from .hook import roofline_hook_jax as jax_hook
 from .hook import roofline_hook_torch as torch_hook
 from .hook.roofline_hook_jax_libtpu import CrashingProfiler
 from .hook.roofline_hook_torch_profiler import options
-from .run_folder import collect
+from .run_folder import collect, staging_in
 
 Files = tuple[Path, tuple[Path, ...]]
 
@@ -97,7 +96,7 @@ def _start_jax(root: Path, name: str | None) -> Callable[[], Files]:
 
     jax = require_jax()
     stack = ExitStack()
-    staging = stack.enter_context(staging_folder(root))
+    staging = stack.enter_context(staging_in(root))
     jax_hook.wait_for_devices(jax)
     try:
         jax_hook.start(jax, str(staging))
@@ -123,7 +122,7 @@ def _start_torch(root: Path, name: str | None) -> Callable[[], Files]:
     from ..torch.trace_files import write_trace
 
     torch: Any = require_torch()
-    with staging_folder(root):  # fails early if it cannot be written
+    with staging_in(root):  # fails early if it cannot be written
         pass
     torch_hook.wait_for_devices(torch)
     profiler: Any = torch.profiler.profile(**options(torch))

@@ -1,1 +1,1 @@
-"""Files on disk: atomic writes, cleanup of unfinished files, user folders, and limits on input sizes."""
+"""Files on disk: atomic writes, user folders, and limits on input sizes."""

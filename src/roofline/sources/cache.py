@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ..errors import OutputError, UsageError
-from ..files.output_files import remove_unfinished, write_file
+from ..files.output_files import write_file
 from ..files.user_folders import user_folder
 from ..units import parse
 from .packing import pack, unpack
@@ -121,8 +121,7 @@ class Cache(Struct, frozen=True):
         body = zlib.compress(pack(part), 1)
         with suppress(OSError, OutputError):
             self._make()
-            # Not synced to the disk: the checksum detects an entry that a power failure cut off.
-            write_file(self._path(key), MAGIC + _checksum(key, body) + body, sync=False)
+            write_file(self._path(key), MAGIC + _checksum(key, body) + body)
             self._shrink()
 
     def entries(self) -> list[tuple[Path, int, float]]:
@@ -136,7 +135,6 @@ class Cache(Struct, frozen=True):
 
     def clear(self) -> int:
         """Removes all entries and returns how many there were."""
-        remove_unfinished(self.inner)
         return sum(_remove(path) for path, _, _ in self._files())
 
     @property
@@ -175,7 +173,6 @@ class Cache(Struct, frozen=True):
                 break
             _remove(path)
             excess -= size
-        remove_unfinished(self.inner)
 
 
 def key_of(content: object, *options: object) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import OutputError
-from ..files.staging import staging_folder
+from ..files.output_files import staging_folder
 from ..units import parse
 
 PROFILES = Path("plugins") / "profile"  # where TensorBoard looks for runs
@@ -40,8 +40,9 @@ def write_trace(profiler: Any, root: Path, name: str | None) -> Path:
     """Writes a profiler's trace into a run folder of its own; returns the file."""
     worker = worker_name()
     try:
+        root.mkdir(parents=True, exist_ok=True)
         with staging_folder(root) as staging:
-            draft = staging / "trace.json"
+            draft = Path(staging, "trace.json")
             profiler.export_chrome_trace(str(draft))
             run = run_folder(root, name, worker)
             run.mkdir(parents=True, exist_ok=True)
