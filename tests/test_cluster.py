@@ -58,11 +58,11 @@ def test_files_that_workers_do_not_see_are_sent_to_them(
 ) -> None:
     # A worker with another file of the same name, as /tmp/profile is on every machine, must not read its own.
     monkeypatch.setattr(cluster, "_stamp", lambda file: (1, 1))
-    sent: list[int] = []
-    send = cluster._Run._submit_content
-    monkeypatch.setattr(cluster._Run, "_submit_content", lambda self, number: sent.append(number) or send(self, number))
+    sent: list[str] = []
+    copy = cluster.local_file
+    monkeypatch.setattr(cluster, "local_file", lambda file: sent.append(file) or copy(file))
     assert report(read([run_folder], cluster=dask_cluster)) == report(merge(parts))
-    assert sorted(sent) == [0, 1, 2, 3]
+    assert len(sent) == len(set(sent)) == 4
 
 
 @pytest.mark.slow
@@ -77,10 +77,10 @@ def test_what_workers_cannot_read_is_raised_here(dask_cluster: str, tmp_path: Pa
 
 @pytest.mark.slow
 def test_workers_of_another_version_are_refused(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = cluster.fingerprint(compiled=False)
+    here = cluster.fingerprint()
     monkeypatch.setattr(cluster, "_count_workers", lambda client, address, code: 2)
     # As seen by a worker that joined after the others were asked.
-    monkeypatch.setattr(cluster, "fingerprint", lambda *, compiled: "another")
+    monkeypatch.setattr(cluster, "fingerprint", lambda: "another")
     with pytest.raises(UsageError, match="joined late runs a different version of roofline"):
         read([run_folder], cluster=dask_cluster)
     monkeypatch.undo()
@@ -97,7 +97,7 @@ def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_fo
 
         os._exit(9)
 
-    monkeypatch.setattr(cluster, "_read_by_name", dies)
+    monkeypatch.setattr(cluster, "_read_on_worker", dies)
     with pytest.raises(SourceError, match=r"host1.xplane.pb: the workers reading it died"):
         read([run_folder / "host1.xplane.pb"], cluster=dask_cluster)
 

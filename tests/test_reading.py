@@ -1,16 +1,21 @@
-"""The files of a run read one after the other in this process."""
+"""The files of a run, read one after the other or by several processes: the same parts, and what goes wrong is one line about its file."""
 
 import shutil
 from pathlib import Path
 
 import pytest
 
+from roofline.errors import MissingExtra, SourceError
 from roofline.hlo.read import proto
 from roofline.machines import load
+from roofline.sources import pool
 from roofline.sources.files import files_of
+from roofline.sources.parts import Part
+from roofline.sources.pool import read_in_processes
 from roofline.sources.reading import Reading, read_here
 from roofline.sources.xspace import modules
 from roofline.sources.xspace.recording import read_part
+from roofline.workers import Worker, answer_of, result_of
 
 DATA = Path(__file__).parent / "data"
 HOW = Reading(module="xspace.recording", shared=True)
@@ -31,10 +36,42 @@ def test_a_program_that_several_hosts_run_is_parsed_once(tmp_path: Path, monkeyp
     assert len(together) == 2 * len(set(parsed))
 
 
-def test_progress_covers_all_files_and_never_exceeds_them(run_folder: Path) -> None:
+def test_progress_covers_all_files_and_never_exceeds_them(run_folder: Path, parts: list[Part]) -> None:
     files = files_of([str(run_folder)])
     told: list[tuple[int, int]] = []
-    read_here(files, HOW, lambda done, total: told.append((done, total)))
-    assert {total for _, total in told} == {sum(Path(file).stat().st_size for file in files)}
-    assert all(0 <= done <= total for done, total in told)
-    assert max(done for done, _ in told) > told[0][1] // 2
+    for read in (read_here, lambda *words: read_in_processes(*words, jobs=2)):
+        told.clear()
+        assert read(files, HOW, lambda done, total: told.append((done, total))) == parts
+        assert {total for _, total in told} == {sum(Path(file).stat().st_size for file in files)}
+        assert all(0 <= done <= total for done, total in told)
+        assert max(done for done, _ in told) > told[0][1] // 2
+
+
+def test_the_first_file_that_cannot_be_read_is_the_error(run_folder: Path, tmp_path: Path) -> None:
+    files = [shutil.copy(file, tmp_path) for file in files_of([str(run_folder)])]
+    for number in (1, 3):
+        Path(files[number]).write_bytes(b"nothing of ours")
+    for jobs in (2, 4):
+        with pytest.raises(SourceError, match=r"host1.xplane.pb: not an XSpace profile"):
+            read_in_processes(files, HOW, jobs=jobs)
+
+
+def test_a_worker_that_is_killed_or_out_of_memory_is_one_line_about_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Worker() as worker:
+        worker.kill()
+        with pytest.raises(SourceError, match=r"host1.pb: while reading it the process was killed by SIGKILL, .* memory; try --jobs 1"):
+            pool._read_by(worker, "host1.pb", HOW, None)
+        monkeypatch.setattr(worker, "call", lambda *_, **__: bytearray(2**62))
+        with pytest.raises(SourceError, match=r"host1.pb: out of memory while reading it; try --jobs 1"):
+            pool._read_by(worker, "host1.pb", HOW, None)
+
+
+def test_errors_travel_as_what_they_are() -> None:
+    # An exception whose arguments are not its message cannot be pickled and made again.
+    missing = MissingExtra("fsspec", "remote")
+    with pytest.raises(MissingExtra, match=r"^fsspec is not installed; run: pip install 'roofline\[remote\]'$"):
+        result_of(("refused", (type(missing), str(missing))))
+    with pytest.raises(SourceError, match=r"nowhere.xplane.pb: no such file"):
+        result_of(answer_of(pool.read_next, "nowhere.xplane.pb", HOW))
+    with pytest.raises(RuntimeError, match=r"(?s)Traceback.*ZeroDivisionError"):
+        result_of(answer_of(lambda: 1 // 0))

@@ -17,7 +17,7 @@ from roofline.cost import Cost
 from roofline.render.timeline import MOST_DEVICES, timeline_text
 from roofline.report import LaneInfo, Point, Report
 from roofline.sources import read, timeline
-from roofline.sources.packing import pack, unpack
+from roofline.sources.cache import pack, unpack
 from roofline.sources.parts import DevicePart, Extent, IdleKey, Pause, Subject, Tally
 from roofline.sources.timeline import BUCKETS, MOST_OPS, Span, lane, spans, typical, with_host
 from roofline.sources.xspace import timeline as of_tables

@@ -15,7 +15,7 @@ from roofline.errors import SourceError, UsageError
 from roofline.machine import Machine
 from roofline.report import OpInfo, Report
 from roofline.sources import find, read
-from roofline.sources.packing import pack, unpack
+from roofline.sources.cache import pack, unpack
 from roofline.sources.torch_trace import chunks
 from roofline.sources.torch_trace.capture_files import capture_files
 from roofline.sources.torch_trace.recording import read_part

@@ -97,6 +97,17 @@ def end_with_caller() -> None:
     Thread(target=wait, daemon=True).start()
 
 
+def limit(memory: int | None, cpu_s: int | None = None) -> None:
+    """Limits the bytes of memory and the CPU time of this worker; lower limits stay."""
+    if sys.platform == "linux":  # macOS accepts a limit of memory but ignores it
+        import resource
+
+        for kind, most in ((resource.RLIMIT_DATA, memory), (resource.RLIMIT_CPU, cpu_s)):
+            if most is not None:
+                hard = resource.getrlimit(kind)[1]
+                resource.setrlimit(kind, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+
+
 def answer_of(function: Callable[..., Any], *arguments: Any, **more: Any) -> Answer:
     """What a function returns or raises, in a form that can be pickled, which not every exception can."""
     try:

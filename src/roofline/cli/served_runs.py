@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from ..serve.runs import Run
 from ..sources import read
 from ..sources.files import all_of
 from ..sources.report_json import read_report
-from ..workers import end_with_caller
+from ..workers import end_with_caller, limit
 from .options import chosen_machine, machine_to_read, names_machine
 
 NICENESS = 5  # lower priority than the server, which must respond quickly
@@ -63,12 +62,7 @@ def _begin(memory: int | None) -> None:
     end_with_caller()
     if hasattr(os, "nice"):
         os.nice(NICENESS)
-    if memory is not None and sys.platform == "linux":  # macOS accepts this limit but ignores it
-        import resource
-
-        hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-        most = memory if hard == resource.RLIM_INFINITY else min(memory, hard)
-        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    limit(memory)
 
 
 def _page_of(report: Report) -> bytes:

@@ -175,6 +175,6 @@ def _read_parts(files: list[str], how: "Reading", jobs: int | None, cluster: str
 
     if len(files) == 1 or jobs == 1 or needs_this_process(files):
         return read_here(files, how, progress)
-    from .processes import read_in_processes
+    from .pool import read_in_processes
 
     return read_in_processes(files, how, progress, jobs=jobs)

@@ -8,13 +8,12 @@ from ..checking.baselines import SCHEMA, Baseline
 from ..errors import SourceError
 from ..files.output_files import write_file
 from .files import all_of
-from .json_pieces import decode
 
 
 def read_baseline(path: str | Path) -> Baseline:
     """The baseline in a file."""
     try:
-        found = decode(all_of(Path(path)), Baseline)
+        found = msgspec.json.decode(all_of(Path(path)), type=Baseline)
     except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path}: not a baseline of roofline: {error}; write it again with --update") from None
     if found.schema != SCHEMA:

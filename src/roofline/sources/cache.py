@@ -4,30 +4,35 @@ Entries are in a folder of their own inside the cache folder; no other file ther
 
 A key is the SHA-256 of all of that and of the file's path, which reports and errors name. A file with one byte changed, another option or
 an edited source file has another key, so an entry is never out of date. When the folder is full, the least recently used entries are
-removed. Each entry has a checksum; a damaged entry is ignored. Entries are written atomically, so several processes may share a folder.
+removed. A damaged entry is ignored, and an entry is only data: no bytes in it can run code. Entries are written atomically, so several
+processes may share a folder.
 """
 
+import io
 import os
+import pickle
 import re
-import stat
-import time
 import zlib
 from contextlib import suppress
+from enum import Enum
+from fractions import Fraction
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
+from .. import cost, dtypes, operation, resource, workload
 from ..errors import OutputError, UsageError
 from ..files.output_files import write_file
 from ..files.user_folders import user_folder
+from ..graph import backend, graph, operators
 from ..units import parse
-from .packing import pack, unpack
+from . import parts
 from .parts import Part
 
 FOLDER_VARIABLE = "ROOFLINE_CACHE"
-MAGIC = b"roofline.part/1\n"
 INNER = "roofline-profiles"  # the folder inside the cache folder that has only the entries
 SUFFIX = ".roofline-part"
 _OWN_NAME = re.compile(rf"[0-9a-f]{{64}}{re.escape(SUFFIX)}")
@@ -36,9 +41,6 @@ MOST_BYTES = int(parse("256 MiB", "B"))
 # 1.6 (TPU) to 3 ns (GPU) per byte, and 0.1 to 1 s for the programs of a file. So caching pays for files that are mostly programs. (Measured
 # on captures of both, with SHA-256 in hardware.)
 LARGEST_BYTES = int(parse("16 MB", "B"))
-COMPILED = (".so", ".pyd")
-LOADED_S = time.time()  # about when this process read the source files
-_CHECKSUM_BYTES = sha256().digest_size
 _NO_READERS = ("cli", "render", "serve", "capture", "integrations")  # packages that do not affect how a file is read
 
 
@@ -47,23 +49,18 @@ def cache_folder() -> Path:
     return user_folder(FOLDER_VARIABLE, "cache")
 
 
-@lru_cache(maxsize=2)
-def fingerprint(*, compiled: bool = True) -> str:
-    """A digest of the package's version and of every source file that affects what is read.
-
-    Without ``compiled`` it is the same on all machines that have the same package. With it, extension modules are included, and if a file
-    was edited after this process loaded it, the digest is unique, since the edited code is not the code that runs.
-    """
+@lru_cache(maxsize=1)
+def fingerprint() -> str:
+    """A digest of the package's version and of every source file that affects what is read; the same on all machines that have the same."""
     from importlib.metadata import version
 
     package = Path(__file__).parent.parent
     digest = sha256(f"{version('roofline')}\n".encode())
-    for path in sorted(package.rglob("*")):
+    for path in sorted(package.rglob("*.py")):
         inner = path.relative_to(package)
-        if inner.parts[0] not in _NO_READERS and (path.suffix == ".py" or (compiled and path.suffix in COMPILED)):
+        if inner.parts[0] not in _NO_READERS:
             content = path.read_bytes()
-            edited = compiled and path.stat().st_mtime > LOADED_S
-            digest.update(f"{inner.as_posix()} {len(content)} {(os.getpid(), LOADED_S) if edited else ''}\n".encode())
+            digest.update(f"{inner.as_posix()} {len(content)}\n".encode())
             digest.update(content)
     return digest.hexdigest()
 
@@ -106,22 +103,15 @@ class Cache(Struct, frozen=True):
         try:
             data = path.read_bytes()
             os.utime(path)  # marks it as just used
-        except OSError:
-            return None
-        head = len(MAGIC) + _CHECKSUM_BYTES
-        if not data.startswith(MAGIC) or data[len(MAGIC) : head] != _checksum(key, data[head:]):
-            return None
-        try:
-            return unpack(zlib.decompress(data[head:]))
-        except (ValueError, zlib.error):
+            return unpack(zlib.decompress(data))
+        except (OSError, ValueError, zlib.error):
             return None
 
     def put(self, key: str, part: Part) -> None:
         """Stores a part, atomically, in place of an older entry."""
-        body = zlib.compress(pack(part), 1)
         with suppress(OSError, OutputError):
             self._make()
-            write_file(self._path(key), MAGIC + _checksum(key, body) + body)
+            write_file(self._path(key), zlib.compress(pack(part), 1))
             self._shrink()
 
     def entries(self) -> list[tuple[Path, int, float]]:
@@ -149,20 +139,13 @@ class Cache(Struct, frozen=True):
         self.inner.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def _files(self) -> list[tuple[Path, int, float]]:
-        """The entries: files that have an entry's name and first bytes."""
+        """The entries: files that have an entry's name."""
         found = []
-        try:
-            paths = [path for path in self.inner.iterdir() if _OWN_NAME.fullmatch(path.name)]
-        except OSError:
-            return []
-        for path in paths:
-            try:
-                state = path.lstat()
-                own = stat.S_ISREG(state.st_mode) and _is_own(path)
-            except OSError:  # another process removed it
-                continue
-            if own:
-                found.append((path, state.st_size, state.st_mtime))
+        with suppress(OSError):
+            for path in self.inner.iterdir():
+                with suppress(OSError):  # another process removed it
+                    if _OWN_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                        found.append((path, path.stat().st_size, path.stat().st_mtime))
         return found
 
     def _shrink(self) -> None:
@@ -182,15 +165,40 @@ def key_of(content: object, *options: object) -> str:
     return digest.hexdigest()
 
 
-def _checksum(key: str, body: bytes) -> bytes:
-    """The checksum of an entry's key and bytes; including the key makes a renamed entry invalid."""
-    return sha256(key.encode() + body).digest()
+@lru_cache(maxsize=1)
+def _types() -> dict[tuple[str, str], Any]:
+    """What a pickled part is made of, by module and name."""
+    rebuild = workload.Hardware().__reduce__()[0]  # with which msgspec unpickles values whose fields are named
+    found: set[Any] = {rebuild, Fraction, range, set, frozenset, resource.Resource, workload.Facts}
+    for module in (backend, cost, dtypes, graph, operation, operators, parts, workload):
+        found |= {value for value in vars(module).values() if isinstance(value, type) and issubclass(value, (Struct, Enum))}
+    return {(value.__module__, value.__qualname__): value for value in found}
 
 
-def _is_own(path: Path) -> bool:
-    """Whether a file begins with an entry's magic number."""
-    with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+class _Values(pickle.Unpickler):
+    """Reads a pickle of values that a part is made of; anything else in it is an error."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return _types()[module, name]
+        except KeyError:
+            raise pickle.UnpicklingError(f"{module}.{name} is no part of a profile") from None
+
+
+def pack(part: Part) -> bytes:
+    """A part as a pickle."""
+    return pickle.dumps(part, pickle.HIGHEST_PROTOCOL)
+
+
+def unpack(data: bytes) -> Part:
+    """The part in a pickle; a `ValueError` if it is anything else."""
+    try:
+        part = _Values(io.BytesIO(data)).load()
+    except Exception as error:  # damaged bytes can raise any
+        raise ValueError(f"not a part of a profile: {error!r}") from None
+    if not isinstance(part, Part):
+        raise ValueError(f"not a part of a profile: a {type(part).__name__}")
+    return part
 
 
 def _remove(path: Path) -> bool:

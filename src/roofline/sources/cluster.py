@@ -1,14 +1,15 @@
 """Reads the files of a run on the workers of a Dask cluster."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import MissingExtra, SourceError, UsageError
+from ..workers import Answer, answer_of, result_of
 from .cache import fingerprint
 from .files import local_file
 from .parts import Part
-from .processes import Answer, answer_of, part_of
+from .pool import read_as_asked
 from .reading import OverallProgress, Reading, has_user_prices
 from .remote import Progress, is_private, is_remote
 
@@ -25,83 +26,62 @@ def read_on_cluster(files: Sequence[str], how: Reading, progress: Progress | Non
     """
     if has_user_prices():
         raise UsageError(f"--cluster {address}: registered custom calls are not available on workers; read without --cluster")
+    overall = OverallProgress(files, progress)
+    parts: dict[int, Part] = {}
     with _client(address) as client:
-        code = fingerprint(compiled=False)
+        code = fingerprint()
         workers = _count_workers(client, address, code)
-        return _Run(client, files, how, code, progress).run(workers)
+
+        def read(numbers: Iterable[int], *, send: bool) -> None:
+            # Dask must not reuse an earlier result (`pure`): the file may have changed.
+            futures = {
+                client.submit(
+                    _read_on_worker, files[number], how, code, _stamp(files[number]), _sent(client, files[number], send), pure=False
+                ): number
+                for number in numbers
+            }
+            for future in _dask().as_completed(list(futures), loop=client.loop):
+                number = futures[future]
+                answer = _answer(future, files[number])
+                if answer != NOT_VISIBLE:
+                    parts[number] = result_of(answer)
+                    overall.update(number, 1, 1)
+
+        read(range(len(files)), send=False)
+        left = [number for number in range(len(files)) if number not in parts]
+        for begin in range(0, len(left), workers):
+            read(left[begin : begin + workers], send=True)
+    return [parts[number] for number in range(len(files))]
 
 
-class _Run:
-    """The files of one call, while workers read them."""
-
-    def __init__(self, client: Any, files: Sequence[str], how: Reading, code: str, progress: Progress | None) -> None:
-        self._client, self._files, self._how, self._code = client, files, how, code
-        self._progress = OverallProgress(files, progress)
-
-    def run(self, workers: int) -> list[Part]:
-        parts: dict[int, Part] = {}
-        numbers = {self._submit_name(number): number for number in range(len(self._files))}
-        to_send: list[int] = []
-        sent: set[int] = set()
-        pool = _dask().as_completed(list(numbers), loop=self._client.loop)
-        for future in pool:
-            number = numbers.pop(future)
-            answer = self._answer(future, number)
-            sent.discard(number)
-            if answer == NOT_VISIBLE:
-                to_send.append(number)
-            else:
-                parts[number] = part_of(answer)
-                self._progress.update(number, 1, 1)
-            while to_send and len(sent) < workers:
-                again = self._submit_content(to_send[-1])
-                numbers[again] = to_send.pop()
-                sent.add(numbers[again])
-                pool.add(again)
-        return [parts[number] for number in range(len(self._files))]
-
-    def _submit_name(self, number: int) -> Any:
-        """Has a worker read a file if it can open it. Dask must not reuse an earlier result (``pure``): the file may have changed."""
-        file = self._files[number]
-        return self._client.submit(_read_by_name, file, _stamp(file), self._how, self._code, pure=False)
-
-    def _submit_content(self, number: int) -> Any:
-        """Sends the content of a file to a worker, which reads it."""
-        file = self._files[number]
-        try:
-            with local_file(file) as here:
-                content = here.read_bytes()
-        except FileNotFoundError:
-            raise SourceError(f"{file}: no such file") from None
-        except OSError as error:
-            raise SourceError(f"{file}: cannot read: {error.strerror}") from None
-        return self._client.submit(_read_content, file, self._client.scatter(content, hash=False), self._how, self._code, pure=False)
-
-    def _answer(self, future: Any, number: int) -> Answer:
-        try:
-            answer: Answer = future.result()
-        except _dask().KilledWorker:
-            raise SourceError(
-                f"{self._files[number]}: the workers reading it died, probably out of memory; give them more memory"
-            ) from None
-        return answer
+def _sent(client: Any, file: str, send: bool) -> Any:
+    """The content of a file on its way to a worker, if it is to be sent."""
+    if not send:
+        return None
+    try:
+        with local_file(file) as here:
+            return client.scatter(here.read_bytes(), hash=False)
+    except FileNotFoundError:
+        raise SourceError(f"{file}: no such file") from None
+    except OSError as error:
+        raise SourceError(f"{file}: cannot read: {error.strerror}") from None
 
 
-def _read_by_name(file: str, stamp: Stamp, how: Reading, code: str) -> Answer:
-    """Runs on a worker: reads a file if the worker can open it."""
-    if (mismatch := _version_mismatch(code)) is not None:
-        return mismatch
-    visible = not is_private(file) if is_remote(file) else stamp is not None and _stamp(file) == stamp
-    return answer_of(file, how) if visible else NOT_VISIBLE
+def _answer(future: Any, file: str) -> Answer:
+    try:
+        answer: Answer = future.result()
+    except _dask().KilledWorker:
+        raise SourceError(f"{file}: the workers reading it died, probably out of memory; give them more memory") from None
+    return answer
 
 
-def _read_content(file: str, content: bytes, how: Reading, code: str) -> Answer:
-    """Runs on a worker: reads the content of a file that the worker cannot open."""
-    return _version_mismatch(code) or answer_of(file, how, data=content)
-
-
-def _version_mismatch(code: str) -> Answer | None:
-    return None if code == fingerprint(compiled=False) else ("refused", (UsageError, _MISMATCH.format(who="a worker that joined late")))
+def _read_on_worker(file: str, how: Reading, code: str, stamp: Stamp, content: bytes | None) -> Answer:
+    """Runs on a worker: reads a file if the worker can open it, or the content that was sent."""
+    if code != fingerprint():
+        return "refused", (UsageError, _MISMATCH.format(who="a worker that joined late"))
+    if content is None and not (stamp == _stamp(file) is not None or (is_remote(file) and not is_private(file))):
+        return NOT_VISIBLE
+    return answer_of(read_as_asked, file, how, content)
 
 
 _MISMATCH = "{who} runs a different version of roofline; install the same version everywhere"
@@ -135,7 +115,7 @@ def _client(address: str) -> Any:
 
 def _count_workers(client: Any, address: str, code: str) -> int:
     """The number of workers; an error if there are none, or if one does not have this version of the package."""
-    versions = client.run(fingerprint, compiled=False, on_error="return")
+    versions = client.run(fingerprint, on_error="return")
     if not versions:
         raise UsageError(f"--cluster {address}: the cluster has no workers; start some with: dask worker {address}")
     for worker, version in versions.items():

@@ -3,7 +3,7 @@
 import mmap
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -45,8 +45,6 @@ class Reading(Struct, frozen=True, kw_only=True):
 
 def read_here(files: Sequence[str], how: Reading, progress: Progress | None = None) -> list[Part]:
     """Reads each file into a part, one after the other, in this process."""
-    if len(files) == 1:
-        return [read_file(files[0], how, progress=progress)]
     overall = OverallProgress(files, progress)
     known: Known = {}
     return [read_file(file, how, known=known, progress=overall.of(number)) for number, file in enumerate(files)]
@@ -58,41 +56,38 @@ def read_file(file: str, how: Reading, *, data: bytes | None = None, known: Know
     ``known`` collects priced programs, for files that are read one after the other. ``progress`` is called with the bytes done and the
     bytes in all; for a remote file first while it is copied.
     """
+    source = import_module(f"{__package__}.{how.module}")
 
-    def read(data: Buffer | None) -> Part:
-        source = import_module(f"{__package__}.{how.module}")
+    def read(content: Buffer | None) -> Part:
         part: Part = source.read_part(
-            file, how.target, data=data, salvage=how.salvage, shared=how.shared, timeline=how.timeline, known=known, progress=progress
+            file, how.target, data=content, salvage=how.salvage, shared=how.shared, timeline=how.timeline, known=known, progress=progress
         )
         return part
 
+    def read_cached(content: Buffer | None) -> Part:
+        """The part from the cache, or else from ``read``, which is then cached."""
+        if how.cache is None or has_user_prices() or not _is_worth_caching(file, content, how.cache):
+            return read(content)
+        from .cache import key_of
+
+        if content is None:
+            try:
+                content = opened_path(file).read_bytes()  # once, to hash and parse the same bytes: a file could change in between
+            except OSError:
+                return read(None)  # which raises the error
+        others = source.companion_files(file) if hasattr(source, "companion_files") else ()
+        named = how.target if isinstance(how.target, Machine) else None  # otherwise the content decides
+        key = key_of(content, file, named, how.salvage, how.shared, how.timeline, others)
+        part = how.cache.get(key)
+        if part is None:
+            part = read(content)
+            how.cache.put(key, part)
+        return part
+
     if data is not None or not is_remote(file):
-        return _read_cached(file, how, data, read)
+        return read_cached(data)
     with local_copy(file, progress) as copy:
-        return _read_cached(file, how, _mapped(copy), read)
-
-
-def _read_cached(file: str, how: Reading, data: Buffer | None, read: Callable[[Buffer | None], Part]) -> Part:
-    """The part from the cache, or else from ``read``, which is then cached."""
-    if how.cache is None or has_user_prices() or not _is_worth_caching(file, data, how.cache):
-        return read(data)
-    from .cache import key_of
-
-    if data is None:
-        # Read the bytes once, to hash and parse the same ones: a mapped file could change in between.
-        try:
-            data = opened_path(file).read_bytes()
-        except OSError:
-            return read(None)  # which raises the error
-    source = import_module(f"{__package__}.{how.module}")
-    others = source.companion_files(file) if hasattr(source, "companion_files") else ()
-    named = how.target if isinstance(how.target, Machine) else None  # otherwise the content decides
-    key = key_of(data, file, named, how.salvage, how.shared, how.timeline, others)
-    part = how.cache.get(key)
-    if part is None:
-        part = read(data)
-        how.cache.put(key, part)
-    return part
+        return read_cached(_mapped(copy))
 
 
 def _mapped(copy: Path) -> Buffer:

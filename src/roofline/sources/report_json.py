@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec import MsgspecError
+import msgspec
 
 from ..cost import Cost
 from ..errors import SourceError
@@ -27,13 +27,11 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read_report(path: Path) -> Report:
     """The report as it was written."""
-    from .json_pieces import decode  # here because only reports need it
-
     data = all_of(path)
     check_limit("values", sum(map(data.count, (b",", b"[", b"{"))), str(path))
     try:
-        report = decode(data, Report)
-    except (MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+        report = msgspec.json.decode(data, type=Report)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:
         raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")

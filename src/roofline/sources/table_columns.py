@@ -17,7 +17,6 @@ import msgspec
 from ..errors import SourceError
 from ..files.input_limits import check_limit, limits, too_much
 from .files import HEAD_BYTES, all_of
-from .json_pieces import check_rows_end
 
 Cell = str | float | int | None
 Take = Callable[[Sequence[str]], Iterable[Cell]]
@@ -42,8 +41,6 @@ def columns_of(path: Path, holds_numbers: Callable[[str], bool] = lambda header:
     # Each value has its own comma, bracket or end of line, so this is an upper bound of their number.
     marks = (b",", b"[", b"{", b"\n") if is_json else (b",", b";", b"\t", b"\n")
     check_limit("values", sum([data.count(mark) for mark in marks]), str(path))
-    if is_json:
-        check_rows_end(data, str(path))
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -145,7 +142,7 @@ def _plain(cell: str) -> str:
 
 def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     try:
-        rows = json.loads(text, object_hook=_row)
+        rows = json.loads(text)
     except json.JSONDecodeError as whole:
         try:
             rows = _json_lines(text, path)
@@ -163,11 +160,6 @@ def _json(text: str, path: Path) -> Mapping[str, Sequence[Cell]]:
     headers = dict.fromkeys(chain.from_iterable(rows))
     check_limit("values", len(rows) * len(headers), str(path))
     return {_without_surrogates(header): _cells([row.get(header, "") for row in rows], header, path) for header in headers}
-
-
-def _row(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns the row. A Python function called for each row lets Ctrl-C interrupt the JSON parser."""
-    return row
 
 
 def _json_lines(text: str, path: Path) -> list[Any]:
