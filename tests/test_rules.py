@@ -30,6 +30,7 @@ ROWS, ORDER, REPEATED = ("one-hot-product", ""), ("product-order", ""), ("repeat
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
 FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
+SAMPLED = ("unused-results", "sampled")
 APPENDED = ("missing-donation", "shifted")
 SCORES, MASKED, BUILT = ("stored-attention", ""), ("masked-attention", ""), ("masked-attention", "built")
 UNUSED, MATRICES, PATCHES = ("unused-results", ""), "gathered", "patches"
@@ -70,7 +71,8 @@ TOLD = {
     "vector": {FEW_ROWS: 1},
     "ensemble": {ONE_BY_ONE: 8},
     "all_experts": {EXPERTS: 2},
-    "all_experts_trained": {EXPERTS: 6, BATCH: 2},  # and the gradients of both operands of each; those of the tokens are added up
+    # And the gradients of both operands of each; those of the tokens are added up, and those of the gates used for the chosen experts.
+    "all_experts_trained": {EXPERTS: 6, BATCH: 2, UNUSED: 2},
     "wide_experts": {EXPERTS: 1, LAYOUT: 1},  # the experts' weights, for one product
     "soft_experts": {LAYOUT: 1},
     "experts_one_by_one": {EXPERTS: 8, ONE_BY_ONE: 8},
@@ -126,6 +128,9 @@ TOLD = {
     "stencil": {(ODD[0], "stencil"): 1},
     "gathered_matrices": {(OPERAND, MATRICES): 2},
     "sorted_part": {("unused-results", "sorted"): 1},
+    "sampled_sorted": {SAMPLED: 6},  # until the draw, but for the sum of each row
+    "kept_likeliest": {("unused-results", "masked"): 5},  # until the threshold is where the logits are
+    "running_share": {TWICE: 1},
     "cache_appended": {APPENDED: 1},
     "cache_appended_twice": {APPENDED: 2},
     "oldest_dropped": {APPENDED: 1},
@@ -177,7 +182,9 @@ BY_SIZE = {
     "scores_with_softmax": {SCORES: 3},
     "repeated_keys_returned": {(OPERAND, STORED): 2},
     "gathered_pages": {},
-    "sorted_part": {},  # of the second result of the sort the trace tells nothing: a rule of its own looks at strides
+    "sorted_and_returned": {("unused-results", "sorted"): 1},
+    "kept_likeliest": {},  # nothing tells that the threshold was written in part
+    "running_share": {},
     "gathered_blocks_once": {},
     "gathered_matrices": {},  # the trace does not say how many were gathered
     "summed_and_returned": {ORDER: 2},

@@ -472,38 +472,18 @@ def test_a_sort_of_all_words_to_draw_one(tmp_path: Path, drawn: int, told: bool)
         rows = (1024, 32768)
         kernels.op("aten::sort", [rows], dtype="float", values=["-1", "True"])
         kernels.op("aten::cumsum", [rows], dtype="float", values=["-1"])
-        kernels.op("aten::scatter", [rows] * 3, types=["bool", "long int", "bool"])
+        kernels.op("aten::gt", [rows], dtype="float", values=["0.9"])
         kernels.op("aten::masked_fill_", [rows] * 2, types=["float", "bool"])
         kernels.op("aten::multinomial", [rows], dtype="float", values=[str(drawn), "False"])
+        kernels.op("aten::gather", [rows, (1024, drawn)], dtype="long int", values=["-1"])
 
-    found = findings_on(steps_of(top_p), tmp_path, "unused-results")
+    found = [finding for finding in findings_on(steps_of(top_p), tmp_path, "unused-results") if finding.saving_s]
     assert len(found) == told
     if told:
         assert found[0].title == "the sort of the whole vocabulary, to sample one token"
-        # A top-k reads what the sort reads, of 4 + 4 + 8 bytes that it moves; the other four ops are gone.
-        assert found[0].saving_per_step_s == pytest.approx(475e-6, rel=0.01)
-
-
-@pytest.mark.parametrize(("picked", "told"), [(1, True), (32768, False)])
-def test_a_sort_of_all_words_to_choose_one(tmp_path: Path, picked: int, told: bool) -> None:
-    """Sampling sorts, normalises and adds up all words, and picks one of the sorted order."""
-    trace = TorchTrace()
-    rows = (1024, 32768)
-    for step in range(3):
-        at = 2000 * step
-        trace.annotation(f"ProfilerStep#{step}", at, 1900)
-        trace.op("aten::sort", at + 1, 5, [rows], dtype="float", values=["-1", "True"])
-        trace.run("radix_sort", launched=at + 2, start=at + 20, dur=500)
-        for place, name in enumerate(("aten::_softmax", "aten::cumsum")):
-            trace.op(name, at + 10 + 10 * place, 5, [rows], dtype="float", values=["-1"])
-            trace.run("rows", launched=at + 11 + 10 * place, start=at + 530 + 210 * place, dur=200)
-        trace.op("aten::gather", at + 40, 5, [rows, (1024, picked)], dtype="long int", values=["-1"])
-        trace.run("gather", launched=at + 41, start=at + 950, dur=5)
-    found = [one for one in analyze(trace.write(tmp_path / "trace.json")).findings if one.kind == "unused-results"]
-    assert len(found) == told
-    if told:
-        assert "sorts rows of 32,768 elements, of which it picks 1:" in found[0].message
-        assert (found[0].saving_per_step_s or 0) > 700e-6, "of 900, with what was done to the sorted rows"
+        assert "sorts rows of 32,768 elements, to draw 1 of those above a threshold" in found[0].message
+        # A top-k reads what the sort reads, of 4 + 4 + 8 bytes that it moves; the next three ops are gone.
+        assert found[0].saving_per_step_s == pytest.approx(375e-6, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
 from .unused_results.occasional import occasional_work
 from .unused_results.parts import unused_gradients, unused_parts
-from .unused_results.sorts import sorted_parts, undone_sorts
+from .unused_results.sorts import drawn_sorts, sorted_parts, undone_sorts
 from .unused_results.statistics import unused_statistics
 from .unused_results.weight_gradients import kept_gradients, unused_weight_gradients
 from .wide_format.doubles import doubles
@@ -88,6 +88,7 @@ RULES: tuple[Rule, ...] = (
     undone_copies,
     sorted_parts,
     undone_sorts,
+    drawn_sorts,
     shuffles,
     causal_masks,
     key_masks,

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Norm, Operator, Padding, Params, Part, Sizes, Windows
+from ..graph import ROW_BY_ROW, Array, Axes, Factor, Graph, Node, Norm, Operator, Padding, Params, Part, Rows, Sizes, Windows
 from .attention import ATTENTION, drops_out, token_axis
 from .call import Call, Tensor
 from .convolutions import FORWARD as _CONVOLVED
@@ -34,6 +34,7 @@ CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
 ROLL = "aten::roll"
+_MASKED = frozenset(f"aten::{name}" for name in ("index_put", "index_put_", "_index_put_impl_"))  # x[mask] = y
 _POWERS = frozenset(("aten::pow", "aten::pow_"))
 _SOFTMAX = {
     "aten::_softmax": Operator.SOFTMAX,
@@ -52,7 +53,7 @@ _MEAN, _TRAINS = 3, 5  # the places of the arguments of a batch norm with the st
 # Norms of the last axes and their gradients, and the place of the argument with the sizes of these axes.
 _SLICE_NORMS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 _NAMES = {
-    Operator.GATHER: "index index_select",
+    Operator.GATHER: "index index_select gather",
     Operator.SCATTER: "scatter scatter_",
     Operator.CONCATENATE: "cat",
     Operator.CONVOLUTION_GRADIENT: "convolution_backward convolution_backward_overrideable",
@@ -75,6 +76,8 @@ _NAMES = {
     Operator.FACTOR: "linalg_cholesky_ex cholesky",
     Operator.SOLVE: "_linalg_solve_ex linalg_solve_triangular",
     Operator.SORT: "sort",
+    Operator.RANDOM: "multinomial",
+    Operator.SCAN: "cumsum cumsum_ cumprod cumprod_ logcumsumexp",
     Operator.TOP_K: "topk",
     Operator.PATCHES: "im2col",
     Operator.FOLD: "col2im",
@@ -236,7 +239,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if name in _POWERS and args[1:] == (2,):
         return Meaning(Operator.MULTIPLY, (0, 0))
     if operator == Operator.GATHER:
-        return _gather(name, args, everything)
+        return _gather(name, args, tensors)
     if operator == Operator.SCATTER:
         return Meaning(operator if len(tensors) > 1 else Operator.OTHER, everything, _axis(name, args))
     if operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE) and len(tensors) == 1:
@@ -248,7 +251,9 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(_SOFTMAX[name], everything, _axis(name, args))
     if _COMPILED_SOFTMAX.match(name):  # fused with what surrounds it
         return Meaning(Operator.SOFTMAX, everything)
-    if operator == Operator.SORT:
+    if name in _MASKED and (mask := _whole_mask(args, tensors[0])) is not None:
+        return Meaning(Operator.SELECT, (mask, len(tensors) - 1, 0))
+    if operator in (Operator.SORT, Operator.SCAN):
         axis = next((arg for arg in args[1:] if isinstance(arg, int) and not isinstance(arg, bool)), -1)
         return Meaning(operator, (0,), axis % max(len(tensors[0].shape), 1))
     if operator == Operator.DIVIDE and len(args) > 2:  # it rounds the quotient
@@ -357,6 +362,13 @@ def _rolled(args: Sequence[Any], source: Tensor) -> Meaning:
     return Meaning(Operator.OTHER, (0,))
 
 
+def _whole_mask(args: Sequence[Any], target: Tensor) -> int | None:
+    """The place of the mask among the tensors of a write to some elements, if it has one of the target's shape and adds to none."""
+    masks = tensors_of(args[1]) if len(args) > 1 else []
+    is_mask = len(masks) == 1 and masks[0].shape == target.shape and masks[0].dtype is not None and masks[0].dtype.name == "bool"
+    return 1 if is_mask and len(tensors_of(args)) == _OF_SELECT and True not in args[3:4] else None
+
+
 def _of_diagonals(name: str, args: Sequence[Any], source: Tensor) -> Meaning:
     """A function of a diagonal of a matrix, or matrices with tensors on their main diagonals."""
     operator = _OF_DIAGONALS[name]
@@ -389,10 +401,14 @@ def _normed_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
     return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None
 
 
-def _gather(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meaning:
+def _gather(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meaning:
     """A gather; ``x[i, j]`` and ``x[mask]`` are other operators. Where the indices are not recorded, neither is the axis."""
+    everything = tuple(range(len(tensors)))
     if name == "aten::index_select":
         return Meaning(Operator.GATHER, everything, _axis(name, args))
+    if name == "aten::gather":  # single elements, whose other positions are those of the indices
+        rank = len(next(iter(tensors), Tensor(())).shape)
+        return Meaning(Operator.GATHER, everything, Rows((1,) * rank, tuple(range(rank))))
     indices = args[1] if len(args) > 1 else None
     if not isinstance(indices, (list, tuple)):
         return Meaning(Operator.GATHER, everything)

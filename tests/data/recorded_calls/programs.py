@@ -85,6 +85,29 @@ def _rolled(torch: Any, q: Any, cache: Any, new: Any) -> Any:
     return torch.nn.functional.scaled_dot_product_attention(q, cache, cache), cache
 
 
+def _sampled(torch: Any, p: Any, drawn: int = 1) -> Any:
+    """Tokens that are drawn from the likeliest, which have nine tenths of the probability."""
+    ordered, tokens = torch.sort(p, -1, descending=True)
+    total = torch.cumsum(ordered, -1)
+    ordered[total - ordered > 0.9] = 0.0
+    ordered = ordered / ordered.sum(-1, keepdim=True)
+    return tokens.gather(-1, torch.multinomial(ordered, drawn))
+
+
+def _kept_likeliest(torch: Any, logits: Any) -> Any:
+    """The scores of the likeliest tokens, with nine tenths of the probability, where they were."""
+    ordered, tokens = torch.sort(logits, -1)
+    dropped = ordered.softmax(-1).cumsum(-1) <= 0.1
+    dropped[:, -1:] = False
+    return logits.masked_fill(dropped.scatter(1, tokens, dropped), float("-inf"))
+
+
+def _running_share(torch: Any, p: Any) -> Any:
+    """The share of the largest numbers in the sum, and where it passes one half."""
+    ordered = torch.sort(p, -1, descending=True).values
+    return torch.cumsum(ordered, -1), (torch.cumsum(ordered, -1) > 0.5).sum(-1)
+
+
 def _selected(torch: Any, cache: Any, new: Any, at: Any) -> Any:
     return torch.where((torch.arange(cache.shape[1], device=cache.device) == at)[:, None], new, cache)
 
@@ -446,6 +469,10 @@ PROGRAMS: Mapping[str, Program] = {
     "stencil": Program(lambda t, x, w: t.conv2d(x, w, padding=1), _of(1, 1, 1024, 1024), _of(1, 1, 3, 3)),
     # Sorts of which a part is used.
     "sorted_part": Program(lambda t, x: t.sort(x, -1, descending=True).values[:, :8].sum(), _of(512, 8192)),
+    "sampled_sorted": Program(_sampled, _of(256, 32768, number=FP32)),
+    "sampled_many": Program(lambda t, p: _sampled(t, p, 20000), _of(256, 32768, number=FP32)),
+    "kept_likeliest": Program(_kept_likeliest, _of(256, 32768, number=FP32)),
+    "running_share": Program(_running_share, _of(256, 32768, number=FP32)),
     "sorted_columns": Program(lambda t, x: t.sort(x, 0).values[:, :8].sum(), _of(8192, 512)),
     "sorted_and_returned": Program(lambda t, x: ((s := t.sort(x, -1).values)[:, :8].sum(), s), _of(512, 8192)),
     # Arrays that are copied in full to append a small part.

@@ -3,7 +3,7 @@
 from ..graph import Graph, Node
 from ..operators import Operator
 
-LAYOUT = (Operator.VIEW, Operator.TRANSPOSE, Operator.COPY)
+LAYOUT = frozenset((Operator.VIEW, Operator.TRANSPOSE, Operator.COPY))
 
 
 def sorted_part(graph: Graph, array: int) -> tuple[Node, int] | None:

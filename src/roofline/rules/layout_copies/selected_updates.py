@@ -36,7 +36,7 @@ def selected_updates(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 def _is_replaced(graph: Graph, select: Node) -> bool:
     """Whether nothing else reads the array that a select changes, so that it could be updated in place."""
-    if len(select.takes) < 3:  # the other side is a number
+    if len(select.takes) < 3 or not select.gives:  # the other side is a number, or the result is not known
         return False
     old, new = graph.origin(select.takes[2], RENAMING), select.gives[0]
     if graph.arrays[old].shape != graph.arrays[new].shape or not takes_place(graph, new, old):

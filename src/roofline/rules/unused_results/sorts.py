@@ -1,24 +1,28 @@
-"""Sorts of which only a few elements of each row are used: at one end, where a top-k is cheaper, or inside, which is a quantile; and sorts
-that another sort undoes, as in top-p sampling: the elements to keep are those above a threshold, which a bisection finds without sorting.
+"""Sorts of which only a few elements of each row are used: at one end, where a top-k is cheaper, or inside, which is a quantile; or some
+that are drawn from what a threshold on the running sum leaves, as in top-p sampling. And sorts that another sort undoes, or a scatter of
+what the threshold leaves: the elements to keep are those above it, which a bisection finds without sorting.
 """
 
 from collections.abc import Iterator
 from math import prod
 
+from msgspec import Struct, field
+
 from ...cost import NOTHING, Cost
-from ...graph import NO_KERNEL, RENAMING, Graph, Node, Operator, Part
+from ...graph import NO_KERNEL, RENAMING, Array, Axes, Graph, Node, Operator, Part
 from ...graph.facts.one_hot import counts
 from ...graph.facts.sorts import LAYOUT, sorted_part
 from ...resource import HBM
 from ...workload import Avoidable
 
 KIND, CLASS = "unused-results", "unused"
-GROUP, QUANTILE, MASKED = "sorted", "quantile", "masked"
+GROUP, QUANTILE, MASKED, SAMPLED = "sorted", "quantile", "masked", "sampled"
 MOST_KEPT = 1 / 4  # of a row: a top-k of more takes as long as a sort
 FEW = 1 / 1000  # of a row: fewer elements inside of it are quantiles
 LONG = 2**20  # elements of a row of which a much smaller sample gives a good estimate
 NEIGHBOURS = 2  # elements between which a quantile is interpolated; a longer slice is not one
 PASSES = 24  # over a row, of a bisection down to the last bit of the significand of fp32
+_OTHER_ROWS = frozenset((Operator.SORT, Operator.SCATTER, Operator.SCATTER_ADD, Operator.DOT, Operator.CONVOLUTION, Operator.OTHER))
 _SAME_PLACE = (Operator.REVERSE, Operator.NEGATE, Operator.CAST, Operator.COPY)
 
 
@@ -43,7 +47,7 @@ def sorted_parts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 def undone_sorts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The sorts that keep some elements of each row in its first order, and the kernels between them."""
-    for second in graph.of(Operator.SORT):
+    for second in graph.of(Operator.SORT, Operator.SCATTER) if graph.of(Operator.SORT) else ():
         first = _undone(graph, second)
         if first is None:
             continue
@@ -54,6 +58,79 @@ def undone_sorts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         yield from ((kernel, avoidable) for kernel in sorted(between))
         besides = Cost.of({HBM: PASSES * graph.arrays[first.takes[0]].bytes})
         yield first.kernel, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=MASKED, besides=besides)
+
+
+class _Rows(Struct):
+    """What a program computes of sorted rows, element by element: the arrays, the kernels, how many elements are ``drawn`` of each row, and
+    whether the running sum of a row is compared with a threshold, and elements of a row are chosen by that.
+    """
+
+    arrays: list[int]
+    kernels: dict[int, None] = field(default_factory=dict)
+    drawn: int = 0
+    is_compared: bool = False
+    is_masked: bool = False
+
+
+def drawn_sorts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
+    """The sorts of which a few elements are drawn that a threshold on the running sum leaves, and the kernels on whole sorted rows."""
+    for sort in graph.of(Operator.SORT) if graph.of(Operator.SCAN, Operator.WINDOW) else ():
+        rows, axis = _whole_rows(graph, sort), sort.params
+        if rows is None or sort.kernel == NO_KERNEL or not isinstance(axis, int):
+            continue
+        keys = graph.arrays[sort.takes[0]]
+        row = keys.shape[axis]
+        if not rows.is_masked or not 0 < rows.drawn <= MOST_KEPT * row:
+            continue
+        facts = {"row": row, "used": rows.drawn}
+        for kernel in {sort.kernel: None, **rows.kernels}:
+            cost = graph.kernels[kernel].cost
+            moved = min(keys.bytes, cost.known(HBM)) if kernel == sort.kernel else cost.known(HBM) * rows.drawn / row
+            instead = Cost.of({**{resource: amount for resource, amount in cost.amounts if resource != HBM}, HBM: moved})
+            yield kernel, Avoidable(kind=KIND, instead=instead, cause="drawn", facts=facts, unneeded=CLASS, group=SAMPLED)
+
+
+def _whole_rows(graph: Graph, sort: Node) -> _Rows | None:
+    """What is computed of sorted rows until a few elements of each are left; ``None`` if whole rows are used in another way."""
+    keys, axis = graph.arrays[sort.takes[0]] if sort.takes else Array(()), sort.params
+    if not isinstance(axis, int) or not keys.shape:
+        return None
+    rows = _Rows([array for array in sort.gives if graph.arrays[array].shape == keys.shape])
+    sums, choices = set[int](), set[int]()
+    for array in rows.arrays:  # which grows
+        if graph.is_handed_on(array):
+            return None
+        for user in graph.users.get(array, ()):
+            results = [result for result in user.gives if graph.arrays[result].shape == keys.shape]
+            if user.operator in (Operator.REDUCE, Operator.GATHER, Operator.RANDOM, Operator.SLICE) and user.takes[0] == array:
+                if not _leaves_few(graph, user, axis):
+                    return None
+                is_drawn = user.operator in (Operator.GATHER, Operator.RANDOM)
+                rows.drawn = max(rows.drawn, graph.arrays[user.gives[0]].shape[axis] if is_drawn else 0)
+                continue
+            if user.operator in _OTHER_ROWS or len(results) != len(user.gives):
+                return None
+            if user.operator in (Operator.SCAN, Operator.WINDOW) or array in sums:
+                (choices if user.operator == Operator.COMPARE else sums).update(results)
+            elif array in choices:
+                rows.is_masked |= user.operator not in _SAME_PLACE
+                choices.update(results if user.operator in _SAME_PLACE else ())
+            rows.arrays += [result for result in results if result not in rows.arrays]
+            rows.kernels[user.kernel] = None
+    rows.kernels.pop(NO_KERNEL, None)
+    return rows
+
+
+def _leaves_few(graph: Graph, node: Node, axis: int) -> bool:
+    """Whether a node takes few elements of each row along an axis, or one number of it."""
+    whole = graph.arrays[node.takes[0]].shape
+    if node.operator == Operator.REDUCE:
+        return isinstance(node.params, Axes) and node.params.axes == (axis,)
+    part = graph.arrays[node.gives[0]].shape if node.gives else ()
+    is_along_axis = len(part) == len(whole) and all(
+        size == other for place, (size, other) in enumerate(zip(part, whole, strict=True)) if place != axis
+    )
+    return is_along_axis and part[axis] <= MOST_KEPT * whole[axis]
 
 
 def _after(graph: Graph, node: Node, axis: int) -> int | None:
@@ -110,14 +187,18 @@ def _taken(graph: Graph, array: int, axis: int) -> int:
 
 
 def _undone(graph: Graph, second: Node) -> Node | None:
-    """The sort whose order another one restores, after some of the sorted keys were replaced by a constant."""
-    if len(second.takes) < 2 or second.kernel == NO_KERNEL:
+    """The sort whose order another one restores, after some of the sorted keys were replaced by a constant, or a scatter of a mask."""
+    is_scatter = second.operator == Operator.SCATTER
+    places = 1 if is_scatter else 0
+    if len(second.takes) <= places + 1 or second.kernel == NO_KERNEL:
         return None
-    first, number = sorted_part(graph, second.takes[0]) or (None, 0)
-    if first is None or not 0 < number < len(first.takes) or first.kernel == NO_KERNEL or not isinstance(first.params, int):
+    first, number = sorted_part(graph, second.takes[places]) or (None, 0)
+    if first is None or not number or first.kernel in (NO_KERNEL, second.kernel) or not isinstance(first.params, int):
         return None
-    if graph.arrays[first.takes[0]].shape != graph.arrays[second.takes[0]].shape or not counts(graph, first.takes[number], first.params):
+    if graph.arrays[first.takes[0]].shape != graph.arrays[second.takes[0]].shape or not _is_order(graph, first, number):
         return None
+    if is_scatter:
+        return first if graph.made_by(second.takes[-1], Operator.COMPARE, through=LAYOUT | {Operator.UPDATE}) is not None else None
     select = graph.made_by(second.takes[1], Operator.SELECT, through=LAYOUT)
     if select is None:
         return None
@@ -126,11 +207,23 @@ def _undone(graph: Graph, second: Node) -> Node | None:
     return first if is_masked else None
 
 
+def _is_order(graph: Graph, sort: Node, number: int) -> bool:
+    """Whether a result of a sort, but for the first, says where its keys were: it sorts positions with them, or gives them by itself."""
+    return counts(graph, sort.takes[number], sort.params) if number < len(sort.takes) and isinstance(sort.params, int) else True
+
+
 def _users(graph: Graph, kernel: int) -> set[int]:
     """The kernels that use what a kernel makes; `NO_KERNEL` for any other use."""
-    written = graph.written(kernel)
-    others = {node.kernel for array in written for node, _ in graph.uses(array)} - {kernel}
-    return others | {NO_KERNEL for array in written if graph.is_handed_on(array)}
+    users, waiting = set[int](), graph.written(kernel)
+    for array in waiting:  # which grows
+        if graph.is_handed_on(array):
+            users.add(NO_KERNEL)
+        for user in graph.users.get(array, ()):
+            if user.kernel == NO_KERNEL:
+                waiting += [result for result in user.gives if result not in waiting]
+            elif user.kernel != kernel:
+                users.add(user.kernel)
+    return users
 
 
 def _between(graph: Graph, first: int, second: int) -> set[int]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...dtypes import dtype
-from ...graph import CPU, GPU_BY_REQUEST, SOFTMAXES, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Sizes
+from ...graph import CPU, GPU_BY_REQUEST, SOFTMAXES, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Rows, Sizes
 from ...graph.array_memory import ArrayMemory
 from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
@@ -39,10 +39,19 @@ INSIDE = 2  # how far the addition to a gradient is from the op that accumulates
 ADDITION, WEIGHTS = "aten::add_", 2  # the place of the weights among the tensors of the gradient of a convolution
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
-_FP32 = dtype("fp32")
+_FP32, _INT64 = dtype("fp32"), dtype("int64")
 Shape = tuple[int, ...]
 _BUFFERS = (Operator.FILL, Operator.CONCATENATE)
-_LIKE_FIRST = (Operator.COPY, Operator.CAST, Operator.FILL, Operator.SCATTER, Operator.ATTENTION, Operator.NORM, Operator.TRIANGLE)
+_LIKE_FIRST = (
+    Operator.COPY,
+    Operator.CAST,
+    Operator.FILL,
+    Operator.SCATTER,
+    Operator.ATTENTION,
+    Operator.NORM,
+    Operator.TRIANGLE,
+    Operator.SCAN,
+)
 
 
 class Made(Struct, eq=False):
@@ -239,6 +248,8 @@ class _BySize:
             takes = (zeros, *takes[1:])
         result = _result(priced, means, tensors)
         gives = () if result is None else (arrays.given(result, place, is_buffer=means.operator in _BUFFERS),)
+        if means.operator == Operator.SORT and result is not None:  # it gives positions too
+            gives = (*gives, arrays.given(Tensor(result.shape, _INT64), place))
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             self._arrays = Arrays(graph)
         elif result is None:
@@ -308,13 +319,20 @@ class Arrays:
         self._stacks: dict[Shape, Made] = {}  # the last array that is a stack of others, by their shape
 
     def _source(self, tensor: Tensor, place: int) -> Made | None:
-        """The last product of which an operand with gaps between its rows may be some of the rows, each as wide."""
+        """The last product, or sorted array, of which an operand with gaps between its rows may be some of the rows, or a part of each."""
         shape, strides = tensor.shape, tensor.strides
-        if len(shape) < 2 or strides is None or len(strides) != len(shape) or strides[-1] != 1 or shape[-1] < LEAST:
+        if len(shape) < 2 or strides is None or len(strides) != len(shape) or strides[-1] != 1:
             return None
         whole = shape[0] * strides[0]
-        recent = [made for made in self._made.get(whole, ()) if place - made.place <= REACH and made.array.shape[-1:] == shape[-1:]]
-        return recent[-1] if recent and tensor.elements < whole and self._is_product(recent[-1].number) else None
+        recent = [made for made in self._made.get(whole, ()) if place - made.place <= REACH and tensor.elements < whole]
+        products = [made for made in recent if made.array.shape[-1:] == shape[-1:] and shape[-1] >= LEAST and self._is_product(made.number)]
+        return next(reversed(products or [made for made in recent if self._is_sorted(made.number, shape, strides)]), None)
+
+    def _is_sorted(self, number: int, part: Shape, strides: Shape) -> bool:
+        """Whether an array is sorted along its rows, and has these parts of them."""
+        node, shape = self._graph.maker.get(number), self._graph.arrays[number].shape
+        is_part = shape[:-1] == part[:-1] and shape[-1] == strides[-2]
+        return is_part and node is not None and node.operator == Operator.SORT and node.params == len(shape) - 1
 
     def _is_product(self, number: int) -> bool:
         """Whether an array is a product, or one with a bias: the results of other ops are as large as many."""
@@ -485,6 +503,13 @@ def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tens
         return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
     if means.operator in SOFTMAXES:
         return _softmax(tensors, priced.args)
+    if means.operator == Operator.SORT or (means.operator == Operator.SELECT and means.takes[-1] == 0):  # which some write in place
+        return Tensor(first.shape, first.dtype)
+    if means.operator == Operator.RANDOM:
+        count = next((arg for arg in priced.args[1:] if isinstance(arg, int)), 0)
+        return Tensor((*first.shape[:-1], count), _INT64)
+    if means.operator == Operator.GATHER and isinstance(means.params, Rows):
+        return Tensor(tensors[-1].shape, first.dtype)
     if means.operator == Operator.GATHER:
         rows = tensors[1].elements if len(tensors) > 1 and len(first.shape) == 2 else 0  # of more axes a mask may choose
         return Tensor((rows, first.shape[-1]), first.dtype) if means.params == 0 and len(first.shape) > 1 else None

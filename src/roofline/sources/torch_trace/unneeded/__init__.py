@@ -20,12 +20,11 @@ from .list_optimizers import list_optimizers
 from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
 from .second_passes import repeated_pass
-from .sorted_parts import sorted_parts
 from .unused_results import unused_results
 
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
 # Rules that look at operators and shapes alone, which functions that were not run have too.
-BY_SHAPE: Rules = (sorted_parts, passed_messages)
+BY_SHAPE: Rules = (passed_messages,)
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
 BY_STEP: Rules = (unused_results, dense_gradients, list_optimizers)
 RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
