@@ -17,7 +17,6 @@ from roofline.rules.one_hot_product.diagonals import LONG
 from roofline.rules.unused_results.parts import MOST_USED
 from roofline.rules.words import kinds, page, rule_kinds, words_of
 from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
-from roofline.sources.torch_trace.unneeded.passed_messages import COMPILED_SHARE
 
 PAGE = (Path(__file__).parent.parent / "docs" / "findings.md").read_text()
 REACHED = reachable.OF_CATEGORIES
@@ -27,7 +26,6 @@ THRESHOLDS = [
     ("dense-gradient", f"at least {LEAST_ROWS} rows"),
     ("unused-results", f"less than {MOST_USED:.0%}"),
     ("layout-copies", f"at most {MOST_UNROLLED} iterations"),
-    ("unfused-chain", f"{1 - COMPILED_SHARE:.0%} of sums in fp32"),
     ("low-batch", f"at most {FEW_ROWS} rows"),
     ("low-batch", f"up to {FEW_IN_LOOPS} rows"),
     ("latency", f"only {1 - kernel_findings.RECORDED_GAPS:.0%} of the gaps"),

@@ -24,7 +24,6 @@ from roofline.rule_failures import RuleFailures
 from roofline.sources import read
 from roofline.sources.embedded import programs_behind
 from roofline.sources.torch_trace import unneeded as trace_rules
-from roofline.torch import unneeded as function_rules
 from roofline.torch import workload
 from roofline.workload import Recording, Workload
 from torch_writer import TorchTrace
@@ -162,12 +161,12 @@ def test_changes_that_review_a_program_note_it(tmp_path: Path, noted: None, monk
 
 def test_functions_have_the_note_and_the_findings_of_other_rules(noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     calls, kept = read_calls("one_hot")
-    monkeypatch.setattr(function_rules, "BY_SHAPE", (one_hot_products,))
+    with_rule(monkeypatch, one_hot_products)
     failures = RuleFailures("this function")
     ops, graphs = workload.ops_of(calls, kept, None, failures)
     told = with_evidence(Recording(workload=Workload(ops), format="torch", graphs=graphs))
-    assert kinds(told) == {"one-hot-product", "unfused-chain"}, "of the rules on graphs"
-    assert failures.notes == (FAILED.format("this function"),)
+    assert kinds(told) == {"one-hot-product", "unfused-chain"}, "of the other rules"
+    assert told.notes == (FAILED.format("this function"),)
 
 
 @pytest.mark.parametrize("sizes", ["0,10,16", "4,10,0", "0,0,0"])

@@ -127,3 +127,15 @@ def test_scores_that_attention_would_keep_on_chip_are_no_chain() -> None:
     ops, graphs = ops_of(*read("scores_written"), None, RuleFailures("this function"))
     told = with_evidence(Recording(workload=Workload(ops), format="torch", graphs=graphs))
     assert {reason.kind for op in told.workload for reason in op.avoidable} == {"stored-attention"}
+
+
+def test_rows_that_are_gathered_and_added_up_are_not_stored() -> None:
+    # Each row of 100,000 edges is written once and read once by each of both kernels after it; the sums of 5,000 rows are in memory anyway.
+    ops, graphs = ops_of(*read("messages"), None, RuleFailures("this function"))
+    workload = with_evidence(Recording(workload=Workload(ops), format="torch", graphs=graphs)).workload
+    rows = 100_000 * 256 * 4
+    spared = {op.name: float(op.cost.known(HBM) - reason.instead.known(HBM)) for op in workload for reason in op.avoidable}
+    assert spared == {"index": rows, "mul": 2 * rows, "index_add_": rows}
+    ops, graphs = ops_of(*read("sums_returned_and_read"), None, RuleFailures("this function"))
+    workload = with_evidence(Recording(workload=Workload(ops), format="torch", graphs=graphs)).workload
+    assert not any(op.avoidable for op in workload), "what reads the sums comes after them"

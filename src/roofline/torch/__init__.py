@@ -88,7 +88,7 @@ def record(
         failures = RuleFailures(WHERE)
         graphs: tuple[ProgramGraph, ...] = ()
         if wants_fusion:
-            ops = fused(found.calls, found.kept, network, failures)
+            ops = fused(found.calls, found.kept, network)
         else:
             ops, graphs = ops_of(found.calls, found.kept, network, failures)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER

@@ -18,7 +18,6 @@ from ..cost import Cost
 from ..formulas.network import Network
 from ..graph.fusion import grouped
 from ..resource import HBM
-from ..rule_failures import RuleFailures
 from ..torch_prices.fusing import POINTWISE, REDUCING
 from ..workload import Op
 from .recorder import Kept, Seen
@@ -38,9 +37,9 @@ class Node(Struct, kw_only=True):
     users: list[int]
 
 
-def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> list[Op]:
+def fused(calls: Sequence[Seen], kept: Kept, network: Network | None) -> list[Op]:
     """The ops of a program after fusion. ``kept`` is what is live when the program ends."""
-    nodes = [_node(seen, network, failures) for seen in calls]
+    nodes = [_node(seen, network) for seen in calls]
     makers = _connect(nodes)
     groups = grouped({index: set(of.values()) for index, of in enumerate(makers)}, partial(_are_alike, nodes))
     last_writer = {number: index for index, node in enumerate(nodes) for number, _ in node.seen.writes}
@@ -52,8 +51,8 @@ def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: 
     return [repeated(one) for one in rows.values()]
 
 
-def _node(seen: Seen, network: Network | None, failures: RuleFailures) -> Node:
-    op = op_of(seen, replace(seen.call, network=network), failures)
+def _node(seen: Seen, network: Network | None) -> Node:
+    op = op_of(seen, replace(seen.call, network=network))
     sizes = [one.elements for one in (*seen.call.all_tensors, *(seen.call.outputs or ()))]
     outs = [one.elements for one in seen.call.outputs or ()]
     elements, rows = max(sizes, default=0), None

@@ -13,7 +13,6 @@ from ..torch_prices.traffic import traffic
 from ..workload import Op, ProgramGraph
 from .lower import graph_of
 from .recorder import Kept, Seen
-from .unneeded import avoidable_in
 
 UNPRICED = "no price for this operator: register one with roofline.register_op"
 WHERE = "this function"
@@ -34,16 +33,14 @@ def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures:
     rows: dict[tuple[object, ...], Op] = {}
     places: dict[tuple[object, ...], int] = {}  # of each row
     prices = [price(replace(seen.call, network=network)) for seen in calls]
-    chained = avoidable_in(calls, prices, kept, failures)
     numbers: list[int] = []  # of the op of each call
-    for place, seen in enumerate(calls):
-        call, reasons = replace(seen.call, network=network), chained.get(place, ())
-        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated, reasons)
+    for seen in calls:
+        call = replace(seen.call, network=network)
+        key = (call.op, call.overload, call.args, call.outputs, seen.scope, seen.location, seen.phase, seen.again, seen.repeated)
         if key in rows:
             rows[key] = replace(rows[key], count=rows[key].count + 1)
         else:
-            op = op_of(seen, call, failures)
-            rows[key] = replace(op, avoidable=(*reasons, *op.avoidable))
+            rows[key] = op_of(seen, call)
         numbers.append(places.setdefault(key, len(places)))
     graph = failures.attempt("graphs", graph_of, calls, prices, kept)
     owners = tuple([(number,) for number in numbers])
@@ -56,7 +53,7 @@ def repeated(one: Op) -> Op:
     return replace(one, cost=one.cost * one.count, kernels=one.count, conventions=conventions)
 
 
-def op_of(seen: Seen, call: Call, failures: RuleFailures) -> Op:
+def op_of(seen: Seen, call: Call) -> Op:
     """One call as an op."""
     cost, found = priced(call)
     if seen.repeated and cost.known(HBM):

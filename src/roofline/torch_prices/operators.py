@@ -55,6 +55,7 @@ _SLICE_NORMS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm
 _NAMES = {
     Operator.GATHER: "index index_select gather",
     Operator.SCATTER: "scatter scatter_",
+    Operator.SCATTER_ADD: "index_add index_add_ scatter_add scatter_add_",
     Operator.CONCATENATE: "cat",
     Operator.CONVOLUTION_GRADIENT: "convolution_backward convolution_backward_overrideable",
     Operator.PAD: "constant_pad_nd slice_backward select_backward",
@@ -242,6 +243,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _gather(name, args, tensors)
     if operator == Operator.SCATTER:
         return Meaning(operator if len(tensors) > 1 else Operator.OTHER, everything, _axis(name, args))
+    if operator == Operator.SCATTER_ADD:
+        return _sums(name, args, everything)
     if operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE) and len(tensors) == 1:
         return Meaning(operator, everything, _number(args, 1))
     if operator == Operator.SELECT and len(tensors) < _OF_SELECT:
@@ -399,6 +402,17 @@ def _normed_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
     place = _SLICE_NORMS.get(name.removeprefix("aten::"), len(args))
     sizes, rank = args[place] if place < len(args) else None, len(source.shape)
     return Axes(tuple(range(rank - len(sizes), rank))) if isinstance(sizes, tuple) and len(sizes) <= rank else None
+
+
+def _sums(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meaning:
+    """Rows that are added to others, or single elements, whose other positions are those of the indices."""
+    tensors, axis = tensors_of(args), _number(args, 1)
+    if len(tensors) != _OF_SELECT:
+        return Meaning(Operator.OTHER, everything)
+    rank = len(tensors[0].shape)
+    if "scatter" in name:
+        return Meaning(Operator.SCATTER_ADD, everything, Rows((), tuple(range(rank))))
+    return Meaning(Operator.SCATTER_ADD, everything, axis % rank if isinstance(axis, int) and rank else None)
 
 
 def _gather(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meaning:

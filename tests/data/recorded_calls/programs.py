@@ -108,6 +108,11 @@ def _running_share(torch: Any, p: Any) -> Any:
     return torch.cumsum(ordered, -1), (torch.cumsum(ordered, -1) > 0.5).sum(-1)
 
 
+def _messages(torch: Any, x: Any, source: Any, target: Any, weight: Any) -> Any:
+    """The rows along the edges of a graph, weighted and added up at their ends."""
+    return torch.zeros_like(x).index_add_(0, target, x[source] * weight)
+
+
 def _selected(torch: Any, cache: Any, new: Any, at: Any) -> Any:
     return torch.where((torch.arange(cache.shape[1], device=cache.device) == at)[:, None], new, cache)
 
@@ -487,6 +492,11 @@ PROGRAMS: Mapping[str, Program] = {
     "half_appended": Program(lambda t, cache, new: t.cat([cache, new], 1), _of(16, 1024, 512), _of(16, 1024, 512)),
     "start_before_labels": Program(lambda t, start, ids: t.cat([start, ids], 1).exp().sum(1), _of(16, 1, 512), _of(16, 1024, 512)),
     "joined_and_summed": Program(lambda t, x, bias: t.cat([x, bias], 1).sum(1), _of(16, 1024, 512), _of(16, 1, 512)),
+    # Rows that are gathered and added up.
+    "messages": Program(_messages, _of(5000, 256, number=FP32), _ids(100000), _ids(100000), _of(100000, 1, number=FP32)),
+    "sums_returned_and_read": Program(
+        lambda t, x, rows, at: x.index_add(0, at, rows).exp(), _of(50000, 256), _of(100000, 256), _ids(100000)
+    ),
     # Arrays that a select rewrites to change one position.
     "position_selected": Program(_selected, _of(16, 1024, 512), _of(16, 1, 512), _ids(1)),
     "position_selected_and_read": Program(

@@ -2,14 +2,15 @@
 
 One kernel does not read what it made itself, or has read before, and only writes what is needed elsewhere. A compiled backward pass
 computes results of the forward pass again from what that keeps, so that they are not written for it. What needs a number for all of an
-array, such as its maximum, comes in another kernel. Scores of attention have rules of their own.
+array, such as its maximum, comes in another kernel, and so does what reads sums by index, whose terms are computed in one kernel with them.
+Scores of attention have rules of their own.
 
 Where edges were matched by size, kernels are only linked if no other kind of kernel ran in between; a sum at the beginning of a chain of
 the forward pass is taken to be stored, as the next layer of a residual network adds to it; and an optimizer that does the same again is
 taken to do it to other parameters.
 """
 
-from bisect import bisect
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
@@ -20,7 +21,7 @@ from ...graph.fusion import ROW, SMALL, grouped
 from ...resource import HBM
 from ...workload import Avoidable
 
-KIND, LOSS, OPTIMIZER = "unfused-chain", "loss", "optimizer"
+KIND, LOSS, OPTIMIZER, MESSAGES = "unfused-chain", "loss", "optimizer", "messages"
 NEAR = 256  # kernels between two that are fused: a choice, more than a layer has
 _PARTS = (Operator.VIEW, Operator.TRANSPOSE, Operator.SLICE, Operator.BROADCAST)  # read in place, where no kernel runs
 _FULL = 4  # bytes of each number of a row on chip
@@ -49,7 +50,7 @@ class _Chains:
         self._written: dict[int, list[int]] = {}
         self.makers: dict[int, set[int]] = {}
         self._apart: set[tuple[int, int]] = set()  # kernels that pass an array, but not within one kernel
-        self._breaks = [kernel for kernel in graph.inside if not self._fuses(kernel)]
+        self._breaks = [kernel for kernel in graph.inside if not self._fuses(kernel) or self._adds_up(kernel)]
         self._scores = frozenset[int]().union(*(scores.arrays for scores in graph.fact(attention_scores)))
         for node in graph.nodes:
             self._add(node)
@@ -72,21 +73,28 @@ class _Chains:
             read[stored] = max(read.get(stored, 0), self._bytes(array))
             if maker is not None and maker.kernel != NO_KERNEL:
                 makers.add(maker.kernel)
-                if self._is_needed_whole(maker, stored) or stored in self._scores or node.kernel - maker.kernel > NEAR:
+                if self._is_needed_whole(maker, node, stored) or stored in self._scores or node.kernel - maker.kernel > NEAR:
                     self._apart.add((maker.kernel, node.kernel))
 
     def _fuses(self, kernel: int) -> bool:
-        return kernel in self._graph.kernels and self._graph.kernels[kernel].fuses
+        return kernel in self._graph.kernels and (self._graph.kernels[kernel].fuses or self._adds_up(kernel))
+
+    def _adds_up(self, kernel: int) -> bool:
+        return any(node.operator == Operator.SCATTER_ADD for node in self._graph.inside[kernel])
 
     def _is_doubtful(self, maker: Node, user: Node, array: int) -> bool:
         """Whether an array that was matched by size may be another one: after a kernel of another kind, or of another parameter."""
         if self._graph.arrays[array].sure:
             return False
         are_updates = maker.phase == user.phase == Phase.UPDATE and maker.operator == user.operator
-        return are_updates or bisect(self._breaks, maker.kernel) != bisect(self._breaks, user.kernel)
+        end = (bisect_left if user.operator == Operator.SCATTER_ADD else bisect_right)(self._breaks, user.kernel)
+        return are_updates or bisect_right(self._breaks, maker.kernel) != end
 
-    def _is_needed_whole(self, maker: Node, array: int) -> bool:
-        """Whether an array is a number for all of another one."""
+    def _is_needed_whole(self, maker: Node, user: Node, array: int) -> bool:
+        """Whether an array is a number for all of another one, or of sums by index, or what those begin with."""
+        is_begin = user.operator == Operator.SCATTER_ADD and self._stored.get(user.takes[0], user.takes[0]) == array
+        if maker.operator == Operator.SCATTER_ADD or is_begin:
+            return True
         return self._graph.arrays[array].elements == 1 and any(self._graph.arrays[taken].elements > 1 for taken in maker.takes)
 
     def may_fuse(self, first: Sequence[int], second: Sequence[int]) -> bool:
@@ -110,6 +118,8 @@ class _Chains:
         if self._phases[chain[0]] == Phase.UPDATE:
             return OPTIMIZER
         nodes = [node for kernel in chain for node in self._graph.inside[kernel]]
+        if {Operator.GATHER, Operator.SCATTER_ADD} <= {node.operator for node in nodes}:
+            return MESSAGES
         forward = (other for node in nodes for other in (node, *self._graph.differentiated(node)))
         return LOSS if any(node.operator == Operator.LOG_SOFTMAX for node in forward) else ""
 

@@ -51,6 +51,7 @@ _LIKE_FIRST = (
     Operator.NORM,
     Operator.TRIANGLE,
     Operator.SCAN,
+    Operator.SCATTER_ADD,
 )
 
 

@@ -17,17 +17,17 @@ from ..used_tensors import UsedTensors
 from .channel_order import channels_first, converted_shares
 from .dense_gradients import dense_gradients
 from .list_optimizers import list_optimizers
-from .passed_messages import passed_messages
 from .recorded import PricedExecution, Recorded
 from .second_passes import repeated_pass
 from .unused_results import unused_results
 
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
-# Rules that look at operators and shapes alone, which functions that were not run have too.
-BY_SHAPE: Rules = (passed_messages,)
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-BY_STEP: Rules = (unused_results, dense_gradients, list_optimizers)
-RULES = (*BY_SHAPE, *BY_STEP)  # if two rules find the same kind for an op and context, the later one wins
+RULES: Rules = (
+    unused_results,
+    dense_gradients,
+    list_optimizers,
+)  # of those that find the same kind for an op and context the later one wins
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 
 
