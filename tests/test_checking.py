@@ -24,8 +24,28 @@ from test_comparison import op, report
 def program(**details: object) -> Report:
     """Two ops of 3 and 1 FLOP, 20 and 10 B, with minimum times of 2 and 1 s."""
     return report(
-        op(0, "dot.1", None, 2.0, flops=3, bytes={"hbm": 20}, scope="layer0/attn", label="layer0/attn  dot 2×2 bf16", category="matmul"),
-        op(1, "fusion.7", None, 1.0, flops=1, bytes={"hbm": 10}, scope="layer0/mlp", label="layer0/mlp  add 2", category="loop fusion"),
+        op(
+            0,
+            "dot.1",
+            None,
+            2.0,
+            work={"matrix/bf16": 3},
+            bytes={"hbm": 20},
+            scope="layer0/attn",
+            label="layer0/attn  dot 2×2 bf16",
+            category="matmul",
+        ),
+        op(
+            1,
+            "fusion.7",
+            None,
+            1.0,
+            work={"matrix/bf16": 1},
+            bytes={"hbm": 10},
+            scope="layer0/mlp",
+            label="layer0/mlp  add 2",
+            category="loop fusion",
+        ),
         **details,
     )
 
@@ -211,7 +231,7 @@ def test_conditions_are_joined_as_people_write_them(text: str) -> None:
 def test_only_findings_about_the_quantity_are_its_cause(condition: str, causes: list[str]) -> None:
     about = {"idle-dispatch": (), "wide-format": (0,), "padding": (0,), "memory": (0, 1)}
     findings = tuple(Finding(kind=kind, message=kind, ops=ops) for kind, ops in about.items())
-    ops = tuple(op(id, name, 4.0, 2.0, flops=5, bytes={"hbm": 20}) for id, name in enumerate("ab"))
+    ops = tuple(op(id, name, 4.0, 2.0, work={"matrix/bf16": 5}, bytes={"hbm": 20}) for id, name in enumerate("ab"))
     found = report(*ops, points=(Point(scope="total", time_s=10.0, mfu=0.5, lost={"idle": 2.0}),), findings=findings)
     (one,) = rl.check(found, condition).checks
     assert [cause.partition(":")[0] for cause in one.causes] == causes
@@ -269,7 +289,7 @@ def test_ops_outside_of_a_filter_are_not_called_gone() -> None:
 
 
 def test_figures_that_look_the_same_are_told_apart() -> None:
-    many = report(op(0, "dot", None, 1.0, flops=3_229_089))
+    many = report(op(0, "dot", None, 1.0, work={"matrix/bf16": 3_229_089}))
     (one,) = rl.check(many, "flops == 3229088 FLOP").checks
     assert check_text(one).startswith("flops == 3229088 FLOP: found 3,229,089 FLOP, allowed exactly 3,229,088 FLOP; ops: dot")
 
@@ -292,9 +312,11 @@ def test_a_step_that_waits_longer_names_the_waiting_and_no_op() -> None:
 
 
 def test_a_product_in_more_kernels_does_not_run_more_often() -> None:
-    before = report(op(0, "mm", 1.0, label="mm 8x8, 8x8 bf16", flops=1024, count=4, kernels=4))
-    split = report(op(0, "mm", 3.0, label="mm 8x8, 8x8 fp32", flops=1024, count=4, kernels=8))  # a product, and the sum of its parts
-    more = report(op(0, "mm", 3.0, label="mm 8x8, 8x8 bf16", flops=2048, count=8, kernels=16))
+    before = report(op(0, "mm", 1.0, label="mm 8x8, 8x8 bf16", work={"matrix/bf16": 1024}, count=4, kernels=4))
+    split = report(
+        op(0, "mm", 3.0, label="mm 8x8, 8x8 fp32", work={"matrix/bf16": 1024}, count=4, kernels=8)
+    )  # a product, and the sum of its parts
+    more = report(op(0, "mm", 3.0, label="mm 8x8, 8x8 bf16", work={"matrix/bf16": 2048}, count=8, kernels=16))
     said = {}
     for name, later in (("split", split), ("more", more)):
         (one,) = rl.check(later, "launches <= baseline", baseline=rl.baseline(before)).checks

@@ -17,8 +17,7 @@ TOY = MachineInfo(name="toy", ceilings=(CeilingInfo(resource="hbm", rate=10, per
 
 
 def op(id: int, name: str, time_s: float | None, floor_s: float | None = 1.0, **details: object) -> OpInfo:
-    efficiency = floor_s / time_s if floor_s and time_s else None
-    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, efficiency=efficiency, **details)  # type: ignore[arg-type]
+    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, **{"bound": "hbm", **details})  # type: ignore[arg-type]
 
 
 def report(*ops: OpInfo, machine: MachineInfo = TOY, **details: object) -> Report:
@@ -177,7 +176,7 @@ def test_every_op_is_in_exactly_one_row_on_its_side(before: Report, after: Repor
 
 
 def counted(id: int, name: str, floor_s: float, flops: float, hbm: float, **details: object) -> OpInfo:
-    return op(id, name, None, floor_s, flops=flops, work={"matrix/bf16": flops}, bytes={"hbm": hbm}, **details)
+    return op(id, name, None, floor_s, work={"matrix/bf16": flops}, bytes={"hbm": hbm}, **details)
 
 
 def figures(found: Comparison) -> dict[str, tuple[float, float]]:

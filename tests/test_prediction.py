@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from roofline.analysis.excess_causes import causes
 
 from every import every
 from program_texts import program_text
 from roofline.analysis import assemble, price
 from roofline.analysis.expected_times import split_time
+from roofline.analysis.findings.excess import causes
 from roofline.analysis.op_times import OpTime
 from roofline.cli import main
 from roofline.cost import Cost

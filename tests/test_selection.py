@@ -13,15 +13,14 @@ from roofline.selection import narrow, select, stem
 
 
 def op(id: int, name: str, time_s: float | None = 1.0, floor_s: float | None = 0.5, **details: object) -> OpInfo:
-    efficiency = floor_s / time_s if floor_s and time_s else None
-    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, efficiency=efficiency, **details)  # type: ignore[arg-type]
+    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, **{"bound": "hbm", **details})  # type: ignore[arg-type]
 
 
 OPS = (
     op(0, "dot.1", 4.0, category="dot", bound="matrix", dtype="bf16", unit="matrix", module="jit_step", scope="layer0/attn/qk"),
     op(1, "fusion.2", 2.0, category="loop fusion", bound="hbm", dtype="fp32", unit="vector", module="jit_step", scope="layer0/mlp"),
     op(2, "fusion.3", 1.0, category="loop fusion", bound="hbm", dtype="bf16", unit="vector", module="jit_init", scope="layer1/mlp"),
-    op(3, "custom-call", None, None, category="custom call"),
+    op(3, "custom-call", None, None, category="custom call", bound=None),
 )
 
 
@@ -66,9 +65,9 @@ def test_an_unknown_number_format_is_refused() -> None:
 
 def test_groups_sum_time_floor_and_work_longest_first() -> None:
     ops = (
-        op(0, "a", 4.0, 1.0, category="x", count=2, work={"matrix/bf16": 10.0}, flops=10.0, bytes={"hbm": 3.0}, serial_s=2.0),
+        op(0, "a", 4.0, 1.0, category="x", count=2, work={"matrix/bf16": 10.0}, bytes={"hbm": 3.0}, serial_s=2.0),
         op(1, "b", 1.0, 1.0, category="y"),
-        op(2, "c", 6.0, 4.0, category="x", count=3, work={"matrix/bf16": 5.0, "vector/fp32": 1.0}, flops=6.0, bytes={"hbm": 1.0}),
+        op(2, "c", 6.0, 4.0, category="x", count=3, work={"matrix/bf16": 5.0, "vector/fp32": 1.0}, bytes={"hbm": 1.0}),
     )
     first, second = group(ops, "category")
     assert (first.key, first.ops, first.count, first.time_s, first.floor_s, first.serial_s) == ("x", (0, 2), 5, 10.0, 5.0, 2.0)
@@ -181,7 +180,6 @@ def shared() -> Report:
         self_time_s=6.0,
         serial_s=5.0,
         work={"matrix/bf16": 400},
-        flops=400,
         bytes={"hbm": 40, "l2": None},
         known={"l2": 60},
         times={"matrix": 4.0, "hbm": 1.0},
@@ -301,7 +299,7 @@ def test_a_host_of_more_devices_has_means_over_its_own() -> None:
 @given(st.lists(st.tuples(st.integers(1, 9), st.floats(0.001, 9)), min_size=1, max_size=5), st.integers(1, 10**6))
 def test_the_parts_of_an_op_are_the_op(shares: list[tuple[int, float]], each: int) -> None:
     count, time_s = sum(n for n, _ in shares), sum(seconds for _, seconds in shares)
-    whole = op(0, "x", time_s, 2.0, count=count, work={"matrix/bf16": each * count}, flops=each * count, self_time_s=time_s / 2)
+    whole = op(0, "x", time_s, 2.0, count=count, work={"matrix/bf16": each * count}, self_time_s=time_s / 2)
     rows = tuple(DeviceShare(op=0, device=place, count=n, time_s=seconds) for place, (n, seconds) in enumerate(shares))
     report = replace(shared(), ops=(whole,), by_device=rows, input=InputInfo(format="x"))
     parts = [narrow(report, device=[place])[0] for place in range(len(rows))]
@@ -313,7 +311,7 @@ def test_the_parts_of_an_op_are_the_op(shares: list[tuple[int, float]], each: in
 
 def test_of_an_op_that_loses_nothing_a_part_loses_nothing_either() -> None:
     # Ops that overlap share the time, so that this one's 0.1 s are less than its minimum of 0.5 s; 0.1 * (1.1 / 3) / 1.1 is not 0.1 / 3.
-    whole = op(0, "x", 1.1, 0.5, count=3, self_time_s=0.1, lost_s=0.0)
+    whole = op(0, "x", 1.1, 0.5, count=3, self_time_s=0.1)
     rows = tuple(DeviceShare(op=0, device=place, count=1, time_s=1.1 / 3) for place in range(3))
     report = replace(shared(), ops=(whole,), by_device=rows, input=InputInfo(format="x"))
     assert [narrow(report, device=[place])[0].lost_s for place in range(3)] == [0.0] * 3

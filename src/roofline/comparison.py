@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from .cost import sum_of_known
 from .errors import expect
+from .op_parts import part
 from .report import MachineInfo, Number, OpInfo, Report, Throughput
 from .resource import main_bound
 from .selection import averaged_steps, per_step
@@ -154,7 +155,7 @@ def compare(before: Report, after: Report, files: tuple[str, str] = ("before", "
     change = sum_of_known(row.change_s for row in rows) if basis == TIME else None
     floors = sum_of_known(row.floor_change_s for row in rows)
     whole = change if basis == TIME else floors
-    deltas = [replace(row, share=part / whole) if whole and (part := _change(row, basis)) is not None else row for row in rows]
+    deltas = [replace(row, share=changed / whole) if whole and (changed := _change(row, basis)) is not None else row for row in rows]
     untimed = sum(row.change_s is None for row in rows)
     if untimed and change is not None:
         notes.append(f"{untimed:,} of {len(rows):,} rows have no measured time on both sides and are not in the total change")
@@ -211,30 +212,8 @@ def _one_step(report: Report) -> Report:
         if share.step in averaged:
             counts[share.op] = counts.get(share.op, 0.0) + share.count / len(averaged)
     devices = max(len(report.input.devices), 1)
-    ops = [_part(op, (counts.get(op.id, 0.0) if averaged else op.count) / devices) for op in report.ops]
+    ops = [part(op, (counts.get(op.id, 0.0) if averaged else op.count) / devices, None) for op in report.ops]
     return replace(report, ops=tuple(op for op in ops if op.count), points=(), coverage=NO_COVERAGE)
-
-
-def _part(op: OpInfo, count: float) -> OpInfo:
-    """An op reduced to ``count`` of its executions, without its time."""
-    share = count / op.count if op.count else 0.0
-
-    def of(amount: Number | None) -> float | None:
-        return None if amount is None else amount * share
-
-    return replace(
-        op,
-        count=count,
-        kernels=of(op.kernels),
-        time_s=None,
-        self_time_s=None,
-        efficiency=None,
-        flops=of(op.flops),
-        work={name: of(amount) for name, amount in op.work.items()},
-        bytes={name: of(amount) for name, amount in op.bytes.items()},
-        known={name: amount * share for name, amount in op.known.items()},
-        floor_s=of(op.floor_s),
-    )
 
 
 def _sides(before: Totals, after: Totals) -> tuple[tuple[Totals, str], tuple[Totals, str]]:
@@ -285,12 +264,8 @@ def _change(row: Delta, basis: str) -> float | None:
     return row.change_s if basis == TIME else row.floor_change_s
 
 
-def _seconds(op: OpInfo) -> float | None:
-    return op.time_s if op.self_time_s is None else op.self_time_s
-
-
 def _side(ops: Sequence[OpInfo]) -> Side:
-    times = [_seconds(op) for op in ops]
+    times = [op.own_s for op in ops]
     return Side(
         ops=tuple(op.id for op in ops),
         names=tuple(op.name for op in ops),
@@ -298,7 +273,7 @@ def _side(ops: Sequence[OpInfo]) -> Side:
         time_s=None if None in times else sum((time for time in times if time is not None), 0.0),
         floor_s=_floors(ops),
         efficiency=ops[0].efficiency if len(ops) == 1 else _efficiency(ops),
-        bound=main_bound((op.bound, _seconds(op) or op.floor_s or 0.0) for op in ops),
+        bound=main_bound((op.bound, op.own_s or op.floor_s or 0.0) for op in ops),
         flops=sum(_known_flops(op) for op in ops),
         bytes=_bytes(ops),
         launches=sum(op.kernels or op.count for op in ops),
@@ -376,7 +351,7 @@ def _by_change(delta: Delta) -> tuple[float, str, str, tuple[int, ...], tuple[in
 
 
 def _totals(report: Report) -> Totals:
-    time = sum_of_known(map(_seconds, report.ops))
+    time = sum_of_known(op.own_s for op in report.ops)
     floor = _floors(report.ops)
     return Totals(
         time_s=time,

@@ -6,7 +6,6 @@ from math import fsum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .columns.lazy_rows import column
 from .cost import sum_of_known
 from .errors import UsageError, did_you_mean
 from .report import Amounts, OpInfo, Report
@@ -108,7 +107,7 @@ def parts_table(
         if mine := [op for op in chosen if op.id in wanted]:
             groups.append(_sum(key, mine))
             devices.append(count)
-    whole_s = fsum(column(narrow(report, step=step, device=device, host=host), "weight_s"))
+    whole_s = fsum(op.weight_s for op in narrow(report, step=step, device=device, host=host))
     return GroupTable(
         by=by,
         groups=[_over(one, count) for one, count in zip(groups, devices, strict=True)],
@@ -184,7 +183,7 @@ def _sum(key: str, ops: list[OpInfo]) -> Group:
     work, missing_work = _added(op.work for op in ops)
     moved, missing_bytes = _added(op.bytes for op in ops)
     time = sum_of_known(op.time_s for op in ops)
-    self_time = sum_of_known(op.time_s if op.self_time_s is None else op.self_time_s for op in ops)
+    self_time = sum_of_known(op.own_s for op in ops)
     timed_floor = sum(op.floor_s or 0.0 for op in ops if op.time_s)
     return Group(
         key=key,

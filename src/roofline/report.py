@@ -3,43 +3,25 @@
 `report.schema.json` next to this file describes the same structure as JSON Schema. Fields are added, never renamed.
 """
 
-from collections.abc import Mapping
-from functools import cache
-
 from msgspec import Struct, field
-from msgspec.structs import force_setattr, replace
+from msgspec.structs import force_setattr
 
 from .errors import clean
-from .operation import Compiled
+from .reported_op import Amounts as Amounts
+from .reported_op import AvoidableInfo as AvoidableInfo
+from .reported_op import CounterInfo as CounterInfo
+from .reported_op import Expected as Expected
+from .reported_op import LedgerRow as LedgerRow
+from .reported_op import Number as Number
+from .reported_op import OpInfo as OpInfo
+from .reported_op import Row
+from .reported_op import WrittenOp as WrittenOp
+from .reported_op import written_op as written_op
 from .units import number_of, show
 from .workload import NO_COVERAGE, Coverage, PeakMemory
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3
-
-# Whole numbers stay whole when a report is read and written again.
-Number = int | float
-Amounts = dict[str, Number | None]
-
-
-class _DataclassFields:
-    """The fields of a struct in the form of `dataclasses`, by which pandas and polars recognize rows."""
-
-    def __get__(self, instance: object, owner: type[Struct]) -> Mapping[str, object]:
-        return _dataclass_fields(owner)
-
-
-@cache
-def _dataclass_fields(owner: type[Struct]) -> Mapping[str, object]:
-    from dataclasses import fields, make_dataclass
-
-    return {one.name: one for one in fields(make_dataclass(owner.__name__, owner.__struct_fields__))}
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A row of a table: ``pandas.DataFrame(report.ops)`` and ``polars.DataFrame(report.ops)`` have a column for each field."""
-
-    __dataclass_fields__ = _DataclassFields()
 
 
 class DeviceInfo(Struct, frozen=True, kw_only=True):
@@ -137,26 +119,6 @@ class Throughput(Struct, frozen=True, kw_only=True):
     per_chip_hour: Number
 
 
-class Expected(Row, frozen=True, kw_only=True):
-    """A prediction: the seconds that such work is expected to take, and its 90% interval.
-
-    ``terms`` are the seconds that each part would take alone; the parts overlap. ``evidence`` is what the prediction was fitted on.
-    ``family`` is the kind of work that was fitted, empty where only sustained rates are known.
-    """
-
-    time_s: Number
-    low_s: Number
-    high_s: Number
-    terms: dict[str, Number] = field(default_factory=dict)
-    evidence: str = ""
-    family: str = ""
-
-    def scaled(self, share: float) -> "Expected":
-        """The prediction of a share of the executions."""
-        terms: dict[str, Number] = {name: seconds * share for name, seconds in self.terms.items()}
-        return replace(self, time_s=self.time_s * share, low_s=self.low_s * share, high_s=self.high_s * share, terms=terms)
-
-
 class Point(Struct, frozen=True, kw_only=True):
     """The program as one point: all of it, by counters, the average step, or one step.
 
@@ -204,146 +166,6 @@ class Point(Struct, frozen=True, kw_only=True):
     throughput: dict[str, Throughput] = field(default_factory=dict)
     expected: Expected | None = None
     before_s: Number | None = None
-
-
-class LedgerRow(Row, frozen=True, kw_only=True):
-    """One tensor of an op's ledger."""
-
-    tensor: str
-    shape: tuple[Number, ...]
-    dtype: str
-    access: str
-    level: str
-    bytes: Number
-    note: str = ""
-
-
-class CounterInfo(Row, frozen=True, kw_only=True):
-    """What hardware counters measured, as totals over all launches of an op; ``launches`` of its ``of`` launches were counted.
-
-    ``time_s`` is measured with one kernel at a time and cold caches, so it differs from the op's own; ``rate`` and ``bandwidth`` use the
-    op's own time. ``intensities`` are counted FLOP over the counted bytes of each level. ``ratio`` is counted over modelled, by ``matrix``
-    and ``vector`` (FLOP in floating-point formats) and by memory level, where both are known.
-    """
-
-    work: Amounts = field(default_factory=dict)
-    bytes: Amounts = field(default_factory=dict)
-    time_s: Number | None = None
-    flops: Number | None = None
-    launches: int | None = None
-    of: int | None = None
-    rate: Number | None = None
-    bandwidth: dict[str, Number] = field(default_factory=dict)
-    intensities: dict[str, Number] = field(default_factory=dict)
-    ratio: dict[str, Number] = field(default_factory=dict)
-
-
-class AvoidableInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Work of an op that writing the program differently would avoid, as the rules about programs found it.
-
-    ``kind`` is that of the finding about it, empty where nothing can be done, and ``group`` that of what one change removes. ``instead`` is
-    the cost of one execution without the work, ``besides`` that of kernels that would run in addition. ``facts`` are what the words of the
-    kind are written with: those of its ``cause``, where it has several; ``why`` is what is said otherwise. ``unneeded`` is the class of
-    work that the model did not need, ``factor`` the executed work over the needed work. ``saves`` is how the saving follows from minimum
-    times, ``usual`` whether good programs have such work too, ``extra`` whether the op does only what another did, ``share`` the part of
-    the op's executions that have it.
-    """
-
-    kind: str
-    group: str = ""
-    cause: str = ""
-    facts: dict[str, str | Number] = field(default_factory=dict)
-    why: str = ""
-    instead: dict[str, Number] = field(default_factory=dict)
-    besides: dict[str, Number] = field(default_factory=dict)
-    unneeded: str = ""
-    factor: Number | None = None
-    saves: str = ""
-    usual: str = ""
-    extra: bool = False
-    share: Number = 1
-
-
-class OpInfo(Row, frozen=True, kw_only=True):
-    """One operation on the machine: totals over all executions.
-
-    ``rate`` is its FLOP/s and ``bandwidth`` its B/s over each memory level and link, by its own time; ``intensities`` its FLOP over the
-    bytes of each of them, of which ``intensity`` is that of main memory. ``attainable`` is the best rate that its roofs allow. An amount
-    that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that a person
-    recognises. ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
-    ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
-    ``dma_stall_s`` is the part of its self time in which the core of a TPU waited for DMA.
-    ``lost_s`` is its self time above the minimum time of the needed work; ``None`` without a time or with a cost that is not wholly known.
-    ``expected`` is how long such an op takes on this chip. Its self time is the minimum time, plus ``inherent_s``, what ops of this shape
-    take beyond it on this chip, plus ``excess_s``, how much slower than expected it ran (0 within the interval of the prediction).
-    ``by_shape`` is computed from its shapes alone, to check its counts: the FLOP of a product in its number format, and its arrays read or
-    written once. ``compiled`` is what a compiled program says of it besides its cost, ``avoidable`` the work that another way to write it
-    would avoid.
-    """
-
-    id: int
-    rank: int
-    name: str
-    category: str = ""
-    module: str = ""
-    scope: str = ""
-    location: str = ""
-    phase: str = ""
-    label: str = ""
-    count: Number = 1
-    kernels: Number | None = None
-    time_s: Number | None = None
-    self_time_s: Number | None = None
-    dma_stall_s: Number | None = None
-    work: Amounts = field(default_factory=dict)
-    flops: Number | None = None
-    unit: str | None = None
-    dtype: str | None = None
-    bytes: Amounts = field(default_factory=dict)
-    hops: Amounts = field(default_factory=dict)
-    known: dict[str, Number] = field(default_factory=dict)
-    intensity: Number | None = None
-    intensities: dict[str, Number] = field(default_factory=dict)
-    rate: Number | None = None
-    bandwidth: dict[str, Number] = field(default_factory=dict)
-    ridge: Number | None = None
-    attainable: Number | None = None
-    floor_s: Number | None = None
-    serial_s: Number | None = None
-    expected_s: Number | None = None
-    bound: str | None = None
-    efficiency: Number | None = None
-    times: dict[str, Number] = field(default_factory=dict)
-    utilization: dict[str, Number] = field(default_factory=dict)
-    provenance: dict[str, str] = field(default_factory=dict)
-    counters: CounterInfo | None = None
-    needed: Amounts | None = None
-    needed_s: Number | None = None
-    unneeded: dict[str, Number] = field(default_factory=dict)
-    lost_s: Number | None = None
-    expected: Expected | None = None
-    inherent_s: Number | None = None
-    excess_s: Number | None = None
-    before_s: Number | None = None
-    by_shape: dict[str, Number] = field(default_factory=dict)
-    compiled: Compiled | None = None
-    avoidable: tuple[AvoidableInfo, ...] = ()
-    roofs: tuple[str, ...] = ()
-    unrated: tuple[str, ...] = ()
-    ledger: tuple[LedgerRow, ...] = ()
-    notes: tuple[str, ...] = ()
-
-    @property
-    def amounts(self) -> Amounts:
-        """The amounts of all resources: work, bytes and hops."""
-        return {**self.work, **self.bytes, **self.hops}
-
-    @property
-    def weight_s(self) -> float:
-        """The seconds by which its share of the program is computed: its self time, else its time, else its minimum time."""
-        if self.self_time_s is not None:
-            return self.self_time_s
-        return (self.floor_s or 0.0) if self.time_s is None else self.time_s
 
 
 class StepInfo(Row, frozen=True, kw_only=True):

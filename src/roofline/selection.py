@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from .dtypes import dtype as number_format
 from .errors import UsageError
-from .report import Amounts, CounterInfo, OpInfo, Report, StepInfo
+from .op_parts import part
+from .report import OpInfo, Report, StepInfo
 from .workload import COUNTED
 
 Words = str | Iterable[str] | None
 
 NUMBERING = r"(?:[._](?:\d+|clone|remat\d*))+$"  # what compilers append to tell copies of one op apart
-ROUNDING = 1e-9  # relative: two ways of adding up the same seconds differ by less
 _NUMBERING = re.compile(NUMBERING)
 
 
@@ -86,7 +86,7 @@ def narrow(
     for id, count, time_s in rows:
         had = parts.get(id, (0, 0.0))
         parts[id] = (had[0] + count, had[1] + time_s)
-    kept = [_part(op, *parts[op.id]) for op in report.ops if parts.get(op.id, (0, 0.0))[0]]
+    kept = [_counted_part(op, *parts[op.id]) for op in report.ops if parts.get(op.id, (0, 0.0))[0]]
     return tuple(sorted(kept, key=lambda op: (-(op.time_s or 0.0), op.rank)))
 
 
@@ -128,7 +128,7 @@ def per_device(ops: Sequence[OpInfo], devices: int) -> Sequence[OpInfo]:
     """Ops as the mean over ``devices`` devices (or over steps times devices): times and amounts divided by that number."""
     if devices == 1:
         return ops
-    return tuple(op if op.time_s is None else _part(op, _divided(op.count, devices), op.time_s / devices) for op in ops)
+    return tuple(op if op.time_s is None else _counted_part(op, _divided(op.count, devices), op.time_s / devices) for op in ops)
 
 
 def _divided(count: float, parts: int) -> float:
@@ -186,80 +186,11 @@ def device_ids(report: Report, device: Sequence[int] | None, host: Words) -> set
     return wanted
 
 
-def _part(op: OpInfo, count: float, time_s: float) -> OpInfo:
-    """An op reduced to some of its executions."""
+def _counted_part(op: OpInfo, count: float, time_s: float) -> OpInfo:
+    """An op reduced to some of its executions, with a note on how many."""
     if count == op.count and op.time_s == time_s:
         return op
-    share = count / op.count
-    floor, times = _scaled(op.floor_s, share), {unit: seconds * share for unit, seconds in op.times.items()}
-    flops, moved = _cut(op.flops, count, op.count), _cut_all(op.bytes, count, op.count)
-    return replace(
-        op,
-        count=count,
-        kernels=_cut(op.kernels, count, op.count),
-        time_s=time_s,
-        self_time_s=op.self_time_s * time_s / op.time_s if op.self_time_s is not None and op.time_s else None,
-        dma_stall_s=op.dma_stall_s * time_s / op.time_s if op.dma_stall_s is not None and op.time_s else None,
-        work=_cut_all(op.work, count, op.count),
-        flops=flops,
-        bytes=moved,
-        hops=_cut_all(op.hops, count, op.count),
-        known={name: amount * share for name, amount in op.known.items()},
-        rate=flops / time_s if flops is not None and time_s else None,
-        bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
-        floor_s=floor,
-        serial_s=_scaled(op.serial_s, share),
-        expected_s=_scaled(op.expected_s, share),
-        expected=None if op.expected is None else op.expected.scaled(share),
-        efficiency=floor / time_s if op.efficiency is not None and floor is not None and time_s else None,
-        times=times,
-        utilization={unit: seconds / time_s for unit, seconds in times.items()} if time_s else {},
-        counters=_part_of_counters(op.counters, count, op.count, time_s),
-        needed=None if op.needed is None else _cut_all(op.needed, count, op.count),
-        needed_s=_scaled(op.needed_s, share),
-        unneeded={kind: amount * share for kind, amount in op.unneeded.items()},
-        lost_s=_part_of_loss(op, share, time_s),
-        notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"),
-    )
-
-
-def _part_of_loss(op: OpInfo, share: float, time_s: float) -> float | None:
-    """The lost time of a part of an op: its part of the self time above its part of the minimum; 0 where those differ by rounding."""
-    own_s = op.time_s if op.self_time_s is None else op.self_time_s
-    if op.lost_s is None or own_s is None or not op.time_s:
-        return None
-    lost_s = own_s * time_s / op.time_s - (own_s - op.lost_s) * share
-    return lost_s if lost_s > ROUNDING * own_s else 0.0
-
-
-def _part_of_counters(counters: CounterInfo | None, count: float, of: float, time_s: float) -> CounterInfo | None:
-    if counters is None:
-        return None
-    flops, moved = _cut(counters.flops, count, of), _cut_all(counters.bytes, count, of)
-    return replace(
-        counters,
-        work=_cut_all(counters.work, count, of),
-        bytes=moved,
-        flops=flops,
-        time_s=_scaled(counters.time_s, count / of),
-        rate=flops / time_s if flops is not None and time_s else None,
-        bandwidth={level: amount / time_s for level, amount in moved.items() if amount is not None} if time_s else {},
-    )
-
-
-def _scaled(seconds: float | None, share: float) -> float | None:
-    return None if seconds is None else seconds * share
-
-
-def _cut(amount: float | None, count: float, of: float) -> float | None:
-    """An amount's share; whole numbers stay whole where they can."""
-    if isinstance(amount, int) and isinstance(count, int) and isinstance(of, int) and not amount * count % of:
-        return amount * count // of
-    return None if amount is None else amount * (count / of)
-
-
-def _cut_all(amounts: Amounts, count: float, of: float) -> Amounts:
-    return {name: _cut(amount, count, of) for name, amount in amounts.items()}
+    return replace(part(op, count, time_s), notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"))
 
 
 def _several(words: str | Iterable[str]) -> tuple[str, ...]:

@@ -257,7 +257,7 @@ class Op(Struct, frozen=True, kw_only=True):
 
 
 class Workload(Struct, frozen=True):
-    """The operations of a program; very many may be in columns (`op_columns`). Its cost is the sum of theirs."""
+    """The operations of a program. Its cost is the sum of theirs."""
 
     ops: Sequence[Op]
 

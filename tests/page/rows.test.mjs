@@ -287,7 +287,7 @@ test("equal work is folded as the report says, and the rest stays", () => {
 
 test("a part of an op that loses nothing loses nothing, whatever the rounding", () => {
   // 0.1 * (1.1 / 7 / 1.1) is more than 0.1 * (1 / 7).
-  const op = { ...odd.ops[0], id: 0, count: 7, time_s: 1.1, self_time_s: 0.1, lost_s: 0 };
+  const op = { ...odd.ops[0], id: 0, count: 7, time_s: 1.1, self_time_s: 0.1, floor_s: 0.5, lost_s: 0 };
   const by_device = [0, 1].map((device) => ({ op: 0, device, count: 1, time_s: 1.1 / 7 }));
   const report = { ...odd, ops: [op], by_step: [], by_device, by_step_and_device: [], folds: [] };
   assert.deepEqual([0, 1].map((device) => select(report, { device })[0].lost_s), [0, 0]);

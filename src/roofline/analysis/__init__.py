@@ -7,11 +7,10 @@ idle or unneeded (`findings/`). `what_if` predicts changes
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from msgspec.structs import asdict, replace
 
-from ..columns.lazy_rows import column
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..errors import UsageError
@@ -35,7 +34,6 @@ from ..report import (
     LaneInfo,
     LimitInfo,
     MachineInfo,
-    OpInfo,
     OtherFigure,
     Report,
     SpreadInfo,
@@ -56,7 +54,7 @@ from .findings.stragglers import straggler
 from .findings.wall_clock import WallClock
 from .memory import out_of_memory, with_capacity
 from .needed_work import Needed, needed
-from .op_rows import rows_of
+from .op_info import op_infos
 from .op_times import OpTimes, share_waited_for
 from .placed_ops import PlacedOps
 from .program_points import points
@@ -112,14 +110,14 @@ def analyze(
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:
     """The report on a recording, on a machine; expected times come from the ``calibration``, by default the machine's own."""
     recording = with_evidence(recording)
-    if any(column(recording.workload.ops, "value")):
+    if any(op.value for op in recording.workload.ops):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
     machine = device_of_program(machine, recording)
     machine = with_dispatch(plausible_machine(machine, recording.workload.ops), recording)
     lowered = corrections.lower(machine)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
     op_times = _op_times(placed, machine, corrections, _predictions(recording, lowered, calibration))
-    ops = rows_of(placed, op_times)
+    ops = op_infos(placed, op_times)
     made = points(recording, op_times, machine, corrections)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     step_shares, device_shares = _step_shares(recording), _device_shares(recording)
@@ -138,7 +136,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         machine=described,
         coverage=recording.coverage,
         points=made,
-        ops=cast(tuple[OpInfo, ...], ops),  # very many ops are lazy rows over columns, which become a tuple on demand
+        ops=ops,
         steps=_steps(recording),
         by_step=step_shares,
         by_device=device_shares,
@@ -155,7 +153,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
 def _input(recording: Recording, devices: tuple[DeviceInfo, ...], placed: PlacedOps) -> InputInfo:
     """What was read: files, hosts, devices and notes."""
     cached = (cache_hits_note(placed.moved),) if placed.moved else ()
-    without_counters = recording.kernels and not any(column(recording.workload.ops, "counters"))
+    without_counters = recording.kernels and not any(op.counters for op in recording.workload.ops)
     return InputInfo(
         format=recording.format,
         files=recording.files,
@@ -191,8 +189,7 @@ def _step_device_shares(recording: Recording) -> tuple[StepDeviceShare, ...]:
 
 def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:
     """The parts of each op, with its id."""
-    of_each = column(recording.workload.ops, name)
-    return ((id, part) for id, parts in enumerate(of_each) for part in parts) if any(of_each) else ()
+    return ((id, part) for id, op in enumerate(recording.workload.ops) for part in getattr(op, name))
 
 
 def _timeline(recording: Recording, op_times: OpTimes) -> tuple[LaneInfo, ...]:
@@ -242,12 +239,11 @@ def _predictions(recording: Recording, machine: Machine, calibration: Calibratio
 
 def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> OpTimes:
     """Each op with its minimum and its expected time."""
-    states = column(placed.ops, "compiled")
-    wasteful = [id for id, reasons in enumerate(column(placed.ops, "avoidable")) if reasons or states[id].products]
+    wasteful = [(number, op) for number, op in enumerate(placed.ops) if op.avoidable or op.compiled.products]
     minimum_s = MinimumTimes(machine, corrections)
     known: dict[Hashable, Needed | None] = {}  # ops of equal layers share their costs and avoidable work
     needs: dict[int, Needed] = {}
-    for number, op in [(number, placed.ops[number]) for number in wasteful]:
+    for number, op in wasteful:
         floor_s = placed.floor_s[number]
         same = (*[(id(one.instead), one.unneeded) for one in op.avoidable], id(op.cost), op.compiled.products, op.count, floor_s)
         if same not in known:

@@ -71,7 +71,7 @@ _SHORTEST = 3  # shorter pieces of a name are not searched for in messages
 def anonymized(report: Report, key: str = "") -> Report:
     """The report with pseudonyms for names; a note in it says so, and what remains."""
     names = _Names(key)
-    data = msgspec.to_builtins(report, enc_hook=tuple)  # rows in columns become rows
+    data = msgspec.to_builtins(report)
     _walk(data, names)
     data["input"]["notes"] = [*data["input"]["notes"], NOTE]
     return msgspec.convert(data, Report)

@@ -2,12 +2,10 @@
 
 from collections.abc import Iterable
 
-from msgspec.structs import replace
-
 from ..machine import Machine
 from ..prediction import Prediction, predict
 from ..prediction.calibration import Calibration
-from ..report import Expected, OpInfo
+from ..report import Expected
 from ..workload import Op
 from .losses import COMPUTE, MEMORY
 from .op_times import OpTime
@@ -22,13 +20,10 @@ def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Pre
     return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels, compiled=op.compiled)
 
 
-def with_expected_time(row: OpInfo, found: Prediction | None) -> OpInfo:
-    """The row of an op with its prediction, and its self time above the minimum split into inherent time and excess."""
-    if found is None:
-        return row
-    own_s = row.time_s if row.self_time_s is None else row.self_time_s
-    inherent, excess = (None, None) if own_s is None else split_time(own_s, row.floor_s or 0.0, found)
-    return replace(row, expected=expected_info(found), inherent_s=inherent, excess_s=excess)
+def excess_of(op: Op, floor_s: float, found: Prediction) -> float | None:
+    """How much slower than expected an op ran; ``None`` where it was not timed."""
+    own_s = op.time_s if op.self_time_s is None else op.self_time_s
+    return None if own_s is None else split_time(own_s, floor_s, found)[1]
 
 
 def expected_info(found: Prediction) -> Expected:

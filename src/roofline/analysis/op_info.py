@@ -1,74 +1,103 @@
-"""The row of one op in a report."""
+"""The rows of a report, one per op, longest first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from ..cost import Amount, Cost
+from ..cost import Cost
 from ..ledger import Ledger
+from ..op_parts import with_rates
 from ..operation import UNSTATED, Convolution, Product, width
-from ..report import Amounts, AvoidableInfo, CounterInfo, LedgerRow, Number, OpInfo
-from ..resource import HBM, XLU, matrix
-from ..selection import ROUNDING
+from ..placement import Placement
+from ..report import AvoidableInfo, CounterInfo, LedgerRow, Number, OpInfo
+from ..resource import HBM, Resource, matrix
 from ..workload import Avoidable, Op, Saves, Usual, source_line
 from .counters import LaunchCounters, model_against_counters
-from .findings.single_ops import Placed
-from .needed_work import Needed
+from .expected_times import excess_of, expected_info
+from .op_times import OpTimes
+from .placed_ops import PlacedOps
 from .program_points import amounts, known_parts, number
 
 
-def op_info(one: Placed, rank: int, needed: Needed | None = None) -> OpInfo:
-    """The row of a placed op with its rank by time and its needed work."""
-    op, placement = one.op, one.placement
-    flops, compute = op.cost.flops, placement.compute
-    return OpInfo(
-        id=one.id,
-        rank=rank,
-        name=op.name,
-        category=op.category,
-        module=op.module,
-        scope=op.scope,
-        location=op.location,
-        phase=op.phase,
-        label=op.label or plain_label(op.scope, op.location, op.name),
-        count=op.count,
-        kernels=op.kernels,
-        time_s=op.time_s,
-        self_time_s=op.self_time_s,
-        dma_stall_s=op.dma_stall_s,
-        work=amounts(op.cost, "FLOP"),
-        flops=number(flops),
-        unit=compute.unit if compute else None,
-        dtype=compute.kind if compute else None,
-        bytes=amounts(op.cost, "B"),
-        hops=amounts(op.cost, "hop"),
-        known=known_parts(op.cost),
-        intensity=placement.intensity(),
-        intensities=_intensities(op.cost, flops),
-        rate=placement.achieved,
-        bandwidth=_bandwidth(op.cost, op.time_s),
-        ridge=placement.ridge(),
-        attainable=placement.attainable,
-        floor_s=None if placement.is_unknown else placement.floor_s,
-        serial_s=None if placement.is_unknown else placement.serial_s,
-        expected_s=None if placement.is_unknown else placement.expected_s,
-        bound=placement.bound,
-        efficiency=placement.efficiency,
-        times=dict(placement.times),
-        utilization=placement.utilization,
-        provenance={"work": op.work_provenance, "bytes": op.bytes_provenance},
-        counters=_counters(op),
-        needed=needed_amounts(needed) if needed else None,
-        needed_s=needed.floor_s if needed and not needed.beyond else None,
-        unneeded=unneeded_info(needed) if needed else {},
-        lost_s=_lost(one, needed),
-        by_shape=by_shape(op),
-        compiled=op.compiled if op.compiled != UNSTATED else None,
-        avoidable=tuple([avoidable_info(reason) for reason in op.avoidable]) if op.avoidable else (),
-        roofs=tuple(resource.name for resource in placement.roofs),
-        unrated=tuple(resource.name for resource in placement.unrated),
-        ledger=tuple(_ledger_rows(op.ledger)),
-        notes=op.notes,
-    )
+def op_infos(placed: PlacedOps, op_times: OpTimes) -> tuple[OpInfo, ...]:
+    """The ops of the report, longest first: by measured time, else by minimum time; equal ones keep their order."""
+    weights = [floor if time_s is None else time_s for floor, time_s in zip(placed.floor_s, placed.time_s, strict=True)]
+    order = sorted(range(len(weights)), key=weights.__getitem__, reverse=True)
+    rows = _Rows(placed, op_times)
+    return tuple([rows.of(id, rank) for rank, id in enumerate(order, start=1)])
+
+
+class _Rows:
+    """Makes the rows of ops; what ops share, as those of equal layers do, is made once."""
+
+    def __init__(self, placed: PlacedOps, op_times: OpTimes) -> None:
+        self._placed, self._op_times = placed, op_times
+        self._amounts: dict[int, dict[str, Mapping[str, float | None]]] = {}
+        self._provenances: dict[tuple[str, str], dict[str, str]] = {}
+        self._ridges: dict[Resource | None, float | None] = {}
+
+    def of(self, id: int, rank: int) -> OpInfo:
+        """The row of an op with its rank by time."""
+        op, placement = self._placed.ops[id], self._placed.placements[id]
+        compute, is_unknown = placement.compute, placement.is_unknown
+        needed, predicted = self._op_times.needed.get(id), self._op_times.predicted.get(id)
+        needs_less = needed is not None and not needed.beyond
+        return OpInfo(
+            id=id,
+            rank=rank,
+            name=op.name,
+            category=op.category,
+            module=op.module,
+            scope=op.scope,
+            location=op.location,
+            phase=op.phase,
+            label=op.label or plain_label(op.scope, op.location, op.name),
+            count=op.count,
+            kernels=op.kernels,
+            time_s=op.time_s,
+            self_time_s=op.self_time_s,
+            dma_stall_s=op.dma_stall_s,
+            **self._amounts_of(op.cost),  # type: ignore[arg-type]
+            unit=compute.unit if compute else None,
+            dtype=compute.kind if compute else None,
+            ridge=self._ridge(placement),
+            floor_s=None if is_unknown else placement.floor_s,
+            serial_s=None if is_unknown else placement.serial_s,
+            expected_s=None if is_unknown else placement.expected_s,
+            bound=placement.bound,
+            times=dict(placement.times),
+            provenance=self._provenance(op),
+            counters=_counters(op) if op.counters else None,
+            needed=amounts(needed.cost, "FLOP") if needed and needs_less else None,
+            needed_s=needed.floor_s if needed and needs_less else None,
+            unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
+            expected=expected_info(predicted) if predicted else None,
+            excess_s=excess_of(op, placement.floor_s, predicted) if predicted else None,
+            by_shape=by_shape(op),
+            compiled=op.compiled if op.compiled != UNSTATED else None,
+            avoidable=tuple([avoidable_info(reason) for reason in op.avoidable]),
+            roofs=tuple([resource.name for resource in placement.roofs]),
+            unrated=tuple([resource.name for resource in placement.unrated]),
+            ledger=tuple(_ledger_rows(op.ledger)) if op.ledger else (),
+            notes=op.notes,
+        )
+
+    def _amounts_of(self, cost: Cost) -> dict[str, Mapping[str, float | None]]:
+        key = id(cost)
+        if key not in self._amounts:
+            work, moved, hops = (amounts(cost, measure) for measure in ("FLOP", "B", "hop"))
+            self._amounts[key] = {"work": work, "bytes": moved, "hops": hops, "known": known_parts(cost)}
+        return self._amounts[key]
+
+    def _provenance(self, op: Op) -> dict[str, str]:
+        key = (op.work_provenance, op.bytes_provenance)
+        if key not in self._provenances:
+            self._provenances[key] = {"work": op.work_provenance, "bytes": op.bytes_provenance}
+        return self._provenances[key]
+
+    def _ridge(self, placement: Placement) -> float | None:
+        if placement.compute not in self._ridges:
+            self._ridges[placement.compute] = placement.ridge()
+        return self._ridges[placement.compute]
 
 
 def by_shape(op: Op) -> dict[str, Number]:
@@ -112,48 +141,10 @@ def known_amounts(cost: Cost) -> dict[str, Number]:
     return {resource.name: number(amount) or 0 for resource, amount in cost.amounts}
 
 
-def needed_amounts(needed: Needed) -> Amounts | None:
-    """The needed work, where it is less than the counted work."""
-    return None if needed.beyond else amounts(needed.cost, "FLOP")
-
-
-def unneeded_info(needed: Needed) -> dict[str, float]:
-    """The work that was not needed, by class."""
-    return {kind: number(amount) or 0 for kind, amount in needed.unneeded.items()}
-
-
-def _lost(one: Placed, needed: Needed | None) -> float | None:
-    """The self time of an op above the minimum time of its needed work."""
-    own_s = one.op.time_s if one.op.self_time_s is None else one.op.self_time_s
-    if own_s is None or not one.op.priced or one.placement.is_unknown:
-        return None
-    return time_above(own_s, needed.floor_s if needed else one.placement.floor_s)
-
-
-def time_above(own_s: float, floor_s: float) -> float:
-    """The part of a time above a minimum, if it is more than rounding."""
-    above_s = own_s - floor_s
-    return above_s if above_s > ROUNDING * own_s else 0.0
-
-
 def plain_label(scope: str, location: str, name: str) -> str:
     """The label of an op that its source did not label: where it was written, and its name."""
     where = scope or source_line(location)
     return f"{where}  {name}" if where else name
-
-
-def _intensities(cost: Cost, flops: Amount | None) -> dict[str, float]:
-    """FLOP over the bytes of each memory level and link, where both are known."""
-    return {level: float(flops / amount) for level, amount in _moved(cost)} if flops else {}
-
-
-def _bandwidth(cost: Cost, time_s: float | None) -> dict[str, float]:
-    """Bytes a second over each memory level and link."""
-    return {level: float(amount) / time_s for level, amount in _moved(cost)} if time_s else {}
-
-
-def _moved(cost: Cost) -> Iterable[tuple[str, Amount]]:
-    return ((level.name, amount) for level, amount in cost.amounts if level.measure == "B" and level != XLU and level not in cost.unknown)
 
 
 def _counters(op: Op) -> CounterInfo | None:
@@ -161,22 +152,20 @@ def _counters(op: Op) -> CounterInfo | None:
         return None
     counters, cost = op.counters, op.counters.cost
     launches, of = (counters.launches, counters.of) if isinstance(counters, LaunchCounters) else (None, None)
-    return CounterInfo(
+    measured = CounterInfo(
         work=amounts(cost, "FLOP"),
         bytes=amounts(cost, "B"),
         time_s=counters.time_s,
         flops=number(cost.flops),
         launches=launches,
         of=of,
-        rate=float(cost.flops) / op.time_s if cost.flops is not None and op.time_s else None,
-        bandwidth=_bandwidth(cost, op.time_s),
-        intensities=_intensities(cost, cost.flops),
         ratio={row.quantity: row.ratio for row in model_against_counters([op]) if row.ratio is not None},
     )
+    return with_rates(measured, op.time_s)
 
 
-def _ledger_rows(ledger: Ledger | None) -> Iterable[LedgerRow]:
-    for row in ledger.rows if ledger else ():
+def _ledger_rows(ledger: Ledger) -> Iterable[LedgerRow]:
+    for row in ledger.rows:
         yield LedgerRow(
             tensor=row.tensor,
             shape=tuple(number(size) or 0 for size in row.shape),

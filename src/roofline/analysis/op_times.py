@@ -2,11 +2,11 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import attrgetter
+from typing import TypeVar
 
 from msgspec import Struct
 
-from ..columns.lazy_rows import column
-from ..columns.op_columns import multiplies
 from ..cost import Cost
 from ..operation import Operation
 from ..placement import MinimumTimes
@@ -14,6 +14,8 @@ from ..prediction import Prediction
 from ..workload import Op
 from .link_directions import busier_way, directed
 from .needed_work import Needed
+
+Value = TypeVar("Value")
 
 
 class OpTime(Struct, frozen=True):
@@ -50,7 +52,7 @@ class OpTimes:
     ) -> None:
         self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted = ops, floor_s, cause, unit, needed, predicted
         self._words: dict[str, list[str]] = {}
-        selfs, times = column(ops, "self_time_s"), column(ops, "time_s")
+        selfs, times = [op.self_time_s for op in ops], [op.time_s for op in ops]
         if selfs.count(None) == len(selfs):
             selfs = times
         else:
@@ -89,32 +91,32 @@ class OpTimes:
     def words(self, name: str) -> list[str]:
         """A text field of each op."""
         if name not in self._words:
-            self._words[name] = column(self.ops, name)
+            self._words[name] = list(map(attrgetter(name), self.ops))
         return self._words[name]
 
     @cached_property
     def category(self) -> list[str]:
-        return column(self.ops, "category")
+        return [op.category for op in self.ops]
 
     @cached_property
     def operations(self) -> list[Operation | None]:
         """Each op described by its sizes, where known."""
-        return column(self.ops, "operation")
+        return [op.operation for op in self.ops]
 
     @cached_property
     def launches(self) -> list[float]:
         """The number of launches of each op."""
-        return column(self.ops, "launches")
+        return [op.launches for op in self.ops]
 
     @cached_property
     def multiplies(self) -> list[bool]:
         """Whether each op is a product, which on a chip without a matrix unit runs on the vector unit."""
-        return multiplies(self.ops)
+        return [any(resource.unit == "matrix" for resource, _ in op.cost.amounts) for op in self.ops]
 
 
 def runs_beside(ops: Sequence[Op]) -> list[bool]:
     """Whether each op runs beside the ops after it."""
-    return [compiled.beside for compiled in column(ops, "compiled")]
+    return [op.compiled.beside for op in ops]
 
 
 def share_waited_for(ops: Sequence[Op], floor_s: Sequence[float], minimum_s: MinimumTimes) -> float:
@@ -131,3 +133,12 @@ def share_waited_for(ops: Sequence[Op], floor_s: Sequence[float], minimum_s: Min
 def share_in_steps(op: Op, steps: Container[int | None]) -> float:
     """The share of an op's time in these steps."""
     return min(sum([share.time_s for share in op.by_step if share.key in steps]) / op.time_s, 1.0) if op.time_s else 0.0
+
+
+def values_at(values: Sequence[Value], ids: Sequence[int]) -> Sequence[Value]:
+    """The values of some ops by their ids; the sequence itself if those are all, in order.
+
+    >>> values_at("roof", [0, 3]), values_at("roof", range(4))
+    (['r', 'f'], 'roof')
+    """
+    return values if ids == range(len(values)) else [values[id] for id in ids]

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..columns.lazy_rows import column, take, values_at
-from ..columns.op_columns import OpColumns
 from ..cost import Amount, Cost, part_of, sum_of_known, tidy
 from ..machine import Machine
 from ..placement import Corrections, place, place_op
@@ -18,7 +16,7 @@ from .idle_time import averaged
 from .link_directions import busier_way, directed
 from .losses import CAUSES, ROUNDING, UNNEEDED, Losses, OpLoss, split_losses
 from .needed_work import Needed
-from .op_times import OpTime, OpTimes
+from .op_times import OpTime, OpTimes, values_at
 
 _EXACT_INT = 2**53  # beyond this a JSON reader may lose digits of an integer, so larger ones are written as floats
 
@@ -90,7 +88,7 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
     wall = _less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
     if wall is None:
-        wall = sum_of_known(column(take(every.ops, kept), "time_s"))
+        wall = sum_of_known([op.time_s for op in values_at(every.ops, kept)])
     busy = _less(cover.busy_s, fed)
     least = {id: needed.floor_s for id, needed in every.needed.items()}
     return _Part(
@@ -175,9 +173,6 @@ def _work(ran: Sequence[tuple[Op, Needed | None, float]]) -> _Work:
 
 def _whole_work(ops: OpTimes, kept: Sequence[int]) -> _Work:
     """The work of all executions of some ops."""
-    if isinstance(ops.ops, OpColumns):  # all of their work is needed
-        cost = ops.ops.total(kept)
-        return _Work(cost, cost)
     return _work([(op, ops.needed.get(id), op.count) for id, op in zip(kept, values_at(ops.ops, kept), strict=True)])
 
 
@@ -249,7 +244,7 @@ def _hardware(recording: Recording, total: _Part, machine: Machine, corrections:
 
     Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
     """
-    if any(column(recording.workload.ops, "counters")):
+    if any(op.counters for op in recording.workload.ops):
         counted = hardware(recording.workload, launches_kernels(recording) or None)
         if counted is not None:
             time_s, busy_s = (total.time_s, total.busy_s) if counted.covers_all else (counted.time_s, counted.time_s)

@@ -206,7 +206,7 @@ def _row(row: OpInfo, timed: Sequence[_Timed]) -> OpInfo:
         evidence=one.found.evidence,
         family=one.found.family,
     )
-    return replace(row, before_s=one.before_s, expected=expected, inherent_s=None, excess_s=None)
+    return replace(row, before_s=one.before_s, expected=expected, excess_s=None)
 
 
 def _evidence(timed: Sequence[_Timed], before: Mapping[Group, _Total]) -> str:

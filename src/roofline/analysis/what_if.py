@@ -197,7 +197,7 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     expected = Expected(
         time_s=new.time_s, low_s=max(new.low_s, least), high_s=new.high_s, terms=dict(new.terms), evidence=new.evidence, family=new.family
     )
-    return replace(op, before_s=seconds, expected=expected, inherent_s=None, excess_s=None)
+    return replace(op, before_s=seconds, expected=expected, excess_s=None)
 
 
 def _point(point: Point, old: Report, uncertainty: Uncertainty) -> Point:

@@ -28,11 +28,10 @@ def without_feeds(
     kept = tuple([op for op in report.ops if not feeds(op.category)])
     if len(kept) == len(report.ops):
         return report
-    notes = report.input.notes
+    ids, notes = {op.id for op in kept}, report.input.notes
     if recording is not None and machine is not None:
         findings = _findings(recording, machine, corrections)
     else:
-        ids = {op.id for op in kept}
         findings = tuple([finding for finding in report.findings if ids.issuperset(finding.ops)])
         mixed = sum(bool(ids.intersection(finding.ops)) for finding in report.findings if not ids.issuperset(finding.ops))
         notes = (*notes, LEFT_OUT.format(number_of(mixed, "finding"))) if mixed else notes
@@ -46,7 +45,7 @@ def without_feeds(
         input=replace(report.input, notes=notes),
         points=points,
         ops=kept,
-        folds=(),
+        folds=tuple([one for one in report.folds if ids.issuperset(one.ops)]),
         findings=findings,
         summary=summary(points, report.machine, report.input.devices, findings),
     )

@@ -107,7 +107,7 @@ def check_conditions(
 
 
 def _check(
-    report: Report, ops: tuple[OpInfo, ...], condition: Condition, baseline: Baseline | None, on_chip: Callable[[str], Report] | None
+    report: Report, ops: Sequence[OpInfo], condition: Condition, baseline: Baseline | None, on_chip: Callable[[str], Report] | None
 ) -> Check:
     """The result of one condition."""
     quantity = condition.quantity
@@ -151,9 +151,7 @@ def _figure_of(baseline: Baseline, condition: Condition, quantity: Quantity) -> 
     return found
 
 
-def _explained(
-    check: Check, report: Report, ops: tuple[OpInfo, ...], quantity: Quantity, amount: Amount, baseline: Baseline | None
-) -> Check:
+def _explained(check: Check, report: Report, ops: Sequence[OpInfo], quantity: Quantity, amount: Amount, baseline: Baseline | None) -> Check:
     """A broken condition with the ops that broke it, and why."""
     found, allowed = check.found or 0, check.allowed or 0
     if baseline and check.baseline is not None and quantity.name == "step" and (waits := more_idle(found, check.baseline, ops, baseline)):
@@ -239,7 +237,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
     return kept.get(name)
 
 
-def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: tuple[OpInfo, ...], ids: Iterable[int]) -> tuple[str, ...]:
+def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: Sequence[OpInfo], ids: Iterable[int]) -> tuple[str, ...]:
     """Causes as text: findings about the ops with these ids, and changes since the baseline."""
     changed = changes_since(report, baseline, ops) if baseline and quantity.name != "idle" else []
     explaining_findings = explaining(report.findings, quantity, ids, changed=baseline is not None)

@@ -1,9 +1,8 @@
 """Quantities of a report that budgets check: per step and device, or of the whole program if it has no steps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from ..report import Number, OpInfo, Point, Report
 from ..resource import Resource
@@ -25,19 +24,9 @@ NO_MEMORY = "peak memory is known only for programs, functions and PyTorch trace
 NOT_MEASURED = "no measured times in this report"
 
 
-def counted_ops(report: Report) -> tuple[OpInfo, ...]:
+def counted_ops(report: Report) -> Sequence[OpInfo]:
     """The ops of a report as they are in one step on one device."""
-    parts = per_step(report) or per_device(report.ops, chosen_devices(report))
-    counts = {op.id: op.count for op in report.ops}
-    return tuple(_with_part_of_prediction(op, op.count / counts[op.id] if counts[op.id] else 0.0) for op in parts)
-
-
-def _with_part_of_prediction(op: OpInfo, share: float) -> OpInfo:
-    """An op with its predicted times scaled to its share."""
-    if share == 1:
-        return op
-    expected = replace(op.expected, time_s=op.expected.time_s * share) if op.expected else None
-    return replace(op, expected=expected, excess_s=None if op.excess_s is None else op.excess_s * share)
+    return per_step(report) or per_device(report.ops, chosen_devices(report))
 
 
 def main_point(report: Report) -> Point | None:
@@ -46,7 +35,7 @@ def main_point(report: Report) -> Point | None:
     return points.get("average") or points.get("total")
 
 
-def amount_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...] | None = None) -> Amount:
+def amount_of(report: Report, quantity: Quantity, ops: Sequence[OpInfo] | None = None) -> Amount:
     """The value of a quantity in a report; ``ops`` are its `counted_ops`, if already computed."""
     rows = counted_ops(report) if ops is None else ops
     if quantity.of:
@@ -70,7 +59,7 @@ def amount_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...] | None
     return _summed(rows, quantity.name)
 
 
-def whole_of(report: Report, quantity: Quantity, ops: tuple[OpInfo, ...]) -> Number | None:
+def whole_of(report: Report, quantity: Quantity, ops: Sequence[OpInfo]) -> Number | None:
     """The total to which a percentage of a quantity refers."""
     if quantity.name in ("excess", "lost", "idle"):
         point = main_point(report)
@@ -120,7 +109,7 @@ _RATIOS = {"intensity": ("flops", "hbm"), "efficiency": ("minimum time", "time")
 _NOTHING = {"time": NOT_MEASURED, "lost": NOT_MEASURED, "excess": "no measured times, or no predictions for this chip"}
 
 
-def _summed(ops: tuple[OpInfo, ...], name: str) -> Amount:
+def _summed(ops: Sequence[OpInfo], name: str) -> Amount:
     parts = [(op, part) for op in ops if (part := part_of_op(op, name)) is not None]
     if ops and not parts:
         return Amount(value=None, why=_NOTHING.get(name, "not known for any op"))

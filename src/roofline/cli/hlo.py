@@ -6,7 +6,6 @@ from math import fsum
 from pathlib import Path
 
 from ..analysis import analyze
-from ..columns.lazy_rows import column, unsorted
 from ..grouping import group, group_table
 from ..render.export import group_rows, op_rows
 from ..render.markdown import to_markdown
@@ -69,7 +68,7 @@ def run(words: Sequence[str]) -> int:
         recording = read(Path(args.path), machine_to_read(args), network=partial(chosen_network, args), trips=chosen_trips(args))
         (report,) = shared(args, analyze(recording, chosen_machine(args, recording.devices), corrections))
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
-    grouped = group_table(KEYS[args.by], groups, fsum(column(unsorted(report.ops), "weight_s"))) if groups is not None else None
+    grouped = group_table(KEYS[args.by], groups, fsum(op.weight_s for op in report.ops)) if groups is not None else None
     emit_report(
         args,
         report,

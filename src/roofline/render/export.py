@@ -9,15 +9,15 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from itertools import chain
 from operator import attrgetter
 from typing import Any
 
 import msgspec
 
-from ..columns.lazy_rows import ABSENT, LazyRows, column, entries
 from ..errors import MissingExtra
 from ..grouping import Group
-from ..report import OpInfo, Report
+from ..report import OpInfo, Report, written_op
 from .op_table import places
 
 Row = dict[str, "Any"]
@@ -38,6 +38,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 def to_json(value: object) -> bytes:
     """A value as JSON, in the order of its fields, ending in a newline."""
+    value = _as_written(value)
     try:
         encoded = msgspec.json.encode(value, enc_hook=_encoded)
     except UnicodeEncodeError:  # a file name that is not UTF-8
@@ -45,24 +46,36 @@ def to_json(value: object) -> bytes:
     return msgspec.json.format(encoded, indent=1) + b"\n"
 
 
-def _encoded(value: LazyRows[Any] | Fraction) -> msgspec.Raw | float:
-    """Values that msgspec cannot encode. Lazy rows are encoded a part at a time: all at once could take gigabytes."""
+def _as_written(value: object) -> object:
+    """A value in which ops are written with their ratios."""
+    if isinstance(value, Report):
+        return {**msgspec.structs.asdict(value), "ops": _Written(value.ops)}
+    if isinstance(value, OpInfo):
+        return written_op(value)
+    return _Written(value) if isinstance(value, tuple | list) and value and isinstance(value[0], OpInfo) else value
+
+
+class _Written:
+    """The ops of a report, which are written with their ratios."""
+
+    def __init__(self, ops: Sequence[OpInfo]) -> None:
+        self.ops = ops
+
+
+def _encoded(value: _Written | Fraction) -> msgspec.Raw | float:
+    """Values that msgspec cannot encode. Ops are encoded a part at a time: with their ratios, all at once could take gigabytes."""
     if isinstance(value, Fraction):
         return _number(value)
-    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode(tuple(part))[1:-1] for part in _parts(value)]) + b"]")
+    parts = (value.ops[start : start + ROWS_AT_ONCE] for start in range(0, len(value.ops), ROWS_AT_ONCE))
+    return msgspec.Raw(b"[" + b",".join([msgspec.json.encode([*map(written_op, part)])[1:-1] for part in parts]) + b"]")
 
 
-def _plain(value: LazyRows[Any] | Fraction) -> tuple[Any, ...] | float:
-    return _number(value) if isinstance(value, Fraction) else tuple(value)
+def _plain(value: _Written | Fraction) -> list[Any] | float:
+    return _number(value) if isinstance(value, Fraction) else [msgspec.to_builtins(written_op(op)) for op in value.ops]
 
 
 def _number(value: Fraction) -> float:
     return value.numerator if value.denominator == 1 else float(value)
-
-
-def _parts(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
-    """Rows in parts, so that lazy rows are not all built at once."""
-    return (rows[start : start + ROWS_AT_ONCE] for start in range(0, len(rows), ROWS_AT_ONCE))
 
 
 def _encodable(value: Any) -> Any:
@@ -79,27 +92,22 @@ def op_rows(ops: Sequence[OpInfo], report: Report | None = None) -> list[Row]:
 
     Unknown is ``None``. With a ``report``, there are also columns of the steps and devices in which the op ran, such as ``0-2 4``.
     """
-    levels = sorted(_keys(ops, "bytes"))
-    resources = sorted({*levels, *_keys(ops, "work"), *_keys(ops, "hops")})
-    counted = sorted({name for counters in column(ops, "counters") if counters for name in (*counters.work, *counters.bytes)})
+    levels = sorted({*chain.from_iterable(op.bytes for op in ops)})
+    resources = sorted({*levels, *chain.from_iterable((*op.work, *op.hops) for op in ops)})
+    counted = sorted({name for op in ops if op.counters for name in (*op.counters.work, *op.counters.bytes)})
     steps = places((share.op, share.step) for share in report.by_step) if report else {}
     devices = places((share.op, share.device) for share in report.by_device) if report else {}
-    return [
-        {
-            **_op_cells(op, resources),
-            **{f"bandwidth:{level}": op.bandwidth.get(level) for level in levels},
-            **{f"intensity:{level}": op.intensities.get(level) for level in levels},
-            **(dict(_counter_cells(op, counted)) if counted else {}),
-            **({"steps": steps.get(op.id, ""), "devices": devices.get(op.id, "")} if report else {}),
-        }
-        for part in _parts(ops)
-        for op in part
-    ]
-
-
-def _keys(ops: Sequence[OpInfo], field: str) -> list[str]:
-    """The keys that occur in a mapping field of any op."""
-    return [key for key, values in entries(ops, field).items() if any(value is not ABSENT for value in values)]
+    rows = []
+    for op in ops:
+        row, bandwidth, intensities = _op_cells(op, resources), op.bandwidth, op.intensities
+        row |= {f"bandwidth:{level}": bandwidth.get(level) for level in levels}
+        row |= {f"intensity:{level}": intensities.get(level) for level in levels}
+        if counted:
+            row |= _counter_cells(op, counted)
+        if report:
+            row |= {"steps": steps.get(op.id, ""), "devices": devices.get(op.id, "")}
+        rows.append(row)
+    return rows
 
 
 def _op_cells(op: OpInfo, resources: Sequence[str]) -> Row:

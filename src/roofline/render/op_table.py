@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ..columns import lazy_rows
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
 from ..report import Expected, OpInfo, Point, Report
@@ -237,20 +236,18 @@ def _is_amount(name: str) -> bool:
 
 def usual_columns(report: Report) -> list[str]:
     """The default columns."""
-    ops = lazy_rows.unsorted(report.ops)
-    if any(lazy_rows.column(ops, "time_s")):
+    if any(op.time_s for op in report.ops):
         return list(TIMED)
-    return list(COMPILED if any(stated and stated.cycles for stated in lazy_rows.column(ops, "compiled")) else UNTIMED)
+    return list(COMPILED if any(op.compiled and op.compiled.cycles for op in report.ops) else UNTIMED)
 
 
 def op_cells(report: Report, table_of: TableRows, names: Sequence[str], top: int) -> list[list[str | Cell]]:
     """The cells of the first ``top`` rows of a table of ops."""
     shown = list(table_of.rows[:top])
     phases: dict[str, set[str]] = {op.label: set() for op in shown}
-    each = lazy_rows.column(table_of.rows, "phase")
-    for op_label, phase in zip(lazy_rows.column(table_of.rows, "label"), each, strict=True) if len({*each}) > 1 else ():
-        if op_label in phases:
-            phases[op_label].add(phase)
+    for op in table_of.rows:
+        if op.label in phases:
+            phases[op.label].add(op.phase)
     context = Context(
         whole_s=table_of.whole_s,
         twofold=frozenset(op_label for op_label, found in phases.items() if len(found) > 1),

@@ -1,9 +1,8 @@
 """Facts about the whole program besides its findings and ops, as labels and short sentences."""
 
 from collections.abc import Sequence, Set
-from itertools import compress, count
+from itertools import chain
 
-from ..columns.lazy_rows import column, take, unsorted
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import averaged_steps
@@ -46,7 +45,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
 
 def machine_line(report: Report, ops: Sequence[OpInfo]) -> str:
     """The machine and the ceilings that these ops use."""
-    used = {roof for roofs in {*column(unsorted(ops), "roofs")} for roof in roofs}
+    used = {*chain.from_iterable({op.roofs for op in ops})}
     roofs = [ceiling for ceiling in report.machine.ceilings if ceiling.resource in used]
     ceilings = ", ".join(f"{roof.resource} {show(roof.rate, roof.per)} ({roof.provenance})" for roof in roofs)
     return f"{report.machine.name}: {ceilings}" if ceilings else report.machine.name
@@ -56,9 +55,7 @@ def _op_times(ops: Sequence[OpInfo], devices: int | None) -> str:
     """What the times of ops are, and whether they overlap; they are means over so many devices, or over those of each host."""
     several = "the devices of each host" if devices is None else f"{devices:,} devices" if devices > 1 else ""
     means = f"means over {several}" if several else ""
-    times, selfs = (column(unsorted(ops), name) for name in ("time_s", "self_time_s"))
-    pairs = zip(times, selfs, strict=True) if any(selfs) else ()
-    known = [(whole, own) for whole, own in pairs if whole is not None and own is not None]
+    known = [(op.time_s, op.self_time_s) for op in ops if op.time_s is not None and op.self_time_s is not None]
     whole_s, own_s = (sum([pair[place] for pair in known]) for place in (0, 1))
     if not own_s or whole_s < OVERLAPPING * own_s:
         return means
@@ -110,14 +107,12 @@ def _unneeded(total: Point, ops: Sequence[OpInfo]) -> str:
     """The work that the model did not need, by class: the share of FLOP, or of bytes for ops that did no needless FLOP."""
     found: dict[tuple[str, str], float] = {}
     padded = 0.0
-    ops = unsorted(ops)
-    wasteful = take(ops, list(compress(count(), column(ops, "unneeded"))))
-    for work, needed, unneeded in zip(*(column(wasteful, name) for name in ("work", "needed", "unneeded")), strict=True):
-        if needed is None:  # all that was counted; padding of the matrix unit is beyond that
-            padded += sum(unneeded.values())
-        least = sum(amount or 0 for amount in (work if needed is None else needed).values())
-        unit = "FLOP" if needed is None or least < sum(amount or 0 for amount in work.values()) else "bytes"
-        for kind, amount in unneeded.items():
+    for op in [op for op in ops if op.unneeded]:
+        if op.needed is None:  # all that was counted; padding of the matrix unit is beyond that
+            padded += sum(op.unneeded.values())
+        least = sum(amount or 0 for amount in (op.work if op.needed is None else op.needed).values())
+        unit = "FLOP" if op.needed is None or least < sum(amount or 0 for amount in op.work.values()) else "bytes"
+        for kind, amount in op.unneeded.items():
             found[kind, unit] = found.get((kind, unit), 0) + amount
     moved = sum(total.known.get(level, amount or 0) for level, amount in total.bytes.items())
     whole = {"FLOP": known_flops(total) + padded, "bytes": moved}
@@ -129,12 +124,12 @@ def amounts_text(point: Point, ops: Sequence[OpInfo] = ()) -> str:
     """FLOP and bytes; of amounts that are not fully known the known part, and for how many ``ops`` the rest is unknown."""
     flops = show(point.flops, "FLOP")
     if point.flops is None and ops:
-        flops = f"{show(known_flops(point), 'FLOP')}{_missing(column(unsorted(ops), 'flops').count(None))}"
+        flops = f"{show(known_flops(point), 'FLOP')}{_missing(sum(op.flops is None for op in ops))}"
     amounts = [flops]
     for level, amount in point.bytes.items():
         if amount is None and ops:
             known = show(point.known.get(level, 0), "B")
-            amounts.append(f"{known} {level}{_missing(sum(moved.get(level, 0) is None for moved in column(unsorted(ops), 'bytes')))}")
+            amounts.append(f"{known} {level}{_missing(sum(op.bytes.get(level, 0) is None for op in ops))}")
         else:
             amounts.append(f"{show(amount, 'B')} {level}")
     return ", ".join(amounts)

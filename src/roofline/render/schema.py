@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from ..report import SCHEMA, Report
+from ..report import SCHEMA, Report, WrittenOp
 
 # The keys that other programs can rely on; other keys may be added.
 CONTRACT = {
@@ -29,7 +29,8 @@ CONTRACT = {
 
 def report_schema() -> dict[str, Any]:
     """The schema of `roofline.report/1`: every field with its type, the contract's keys required, additions allowed."""
-    (whole,), parts = msgspec.json.schema_components([Report], ref_template="#/$defs/{name}")
+    (whole, _), parts = msgspec.json.schema_components([Report, WrittenOp], ref_template="#/$defs/{name}")
+    parts["OpInfo"] = parts.pop("WrittenOp")  # as which ops are written
     for name, keys in CONTRACT.items():
         part = parts[name]
         missing = set(keys.split()) - set(part["properties"])

@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from math import fsum
 
-from ..columns.lazy_rows import column, places_of, unsorted, values_at
 from ..folding import TableRows, table_rows
 from ..grouping import GroupTable
 from ..machine import LATENCY
@@ -63,11 +62,10 @@ def op_notes(ops: Sequence[OpInfo]) -> list[str]:
     Notes on how an op was counted are not shown here, only in the report and in the page's details.
     """
     about: dict[str, list[str]] = {}
-    each = column(ops, "notes")
-    for notes, name in zip(each, column(ops, "name"), strict=True) if any(each) else ():
-        for note in notes:
+    for op in ops:
+        for note in op.notes:
             if is_caveat(note):
-                about.setdefault(note, []).append(_FOLDED.sub("", name))
+                about.setdefault(note, []).append(_FOLDED.sub("", op.name))
     lines = []
     for note, names in list(about.items())[:OP_NOTES]:
         named = list(dict.fromkeys(names))
@@ -225,15 +223,15 @@ def fine_line(report: Report) -> str:
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""
-    ids, weights, times, floors = (column(unsorted(report.ops), name) for name in ("id", "weight_s", "time_s", "floor_s"))
-    whole = fsum(weights)
+    ops = {op.id: op for op in report.ops}
+    whole = fsum(op.weight_s for op in report.ops)
     near, far, small = list[str](), list[str](), list[str]()
     for finding in fine:
-        mine = places_of(ids, finding.ops)
-        spent = sum(values_at(weights, mine))
+        about = [ops[id] for id in finding.ops if id in ops]
+        spent = sum(op.weight_s for op in about)
         if spent > FINE * whole:
-            took = sum(filter(None, values_at(times, mine))) or spent  # longer than what was spent where ops overlap
-            reached = sum(filter(None, values_at(floors, mine))) / took
+            took = sum(op.time_s or 0.0 for op in about) or spent  # longer than what was spent where ops overlap
+            reached = sum(op.floor_s or 0.0 for op in about) / took
             kinds = small if finding.kind == LATENCY else far if reached < FAR else near
             kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {percent(reached)} of the roofline)")
     lines = []

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from ..cost import Cost
 from ..errors import SourceError
 from ..files.input_limits import check_limit
+from ..folding import fold_infos
 from ..machine import Machine
 from ..operation import UNSTATED
-from ..report import SCHEMA, AvoidableInfo, OpInfo, Report
+from ..report import SCHEMA, AvoidableInfo, OpInfo, Report, StepInfo
 from ..rules.words import rule_kinds
 from ..workload import Avoidable, Counters, Device, Op, Recording, Saves, Share, Step, StepsOnDevice, Usual, Workload
 from .files import all_of, head_of, local_file
@@ -35,7 +37,7 @@ def read_report(path: Path) -> Report:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:
         raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")
-    return report
+    return report if report.folds else replace(report, folds=fold_infos(report.ops))
 
 
 def stored_report(name: str | Path) -> Report | None:
@@ -72,28 +74,16 @@ def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
         files=files,
         hosts=report.input.hosts,
         devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
-        steps=tuple(
-            Step(
-                key=one.step,
-                name=one.name,
-                number=one.number,
-                time_s=one.time_s,
-                slowest_s=one.slowest_s,
-                span_s=one.span_s,
-                busy_s=one.busy_s,
-                device_seconds=one.device_seconds,
-                complete=one.complete,
-                followed=one.followed,
-                lead_s=one.lead_s,
-                launching_s=one.launching_s,
-                launch_call_s=one.launch_call_s,
-            )
-            for one in report.steps
-        ),
+        steps=tuple(map(_step, report.steps)),
         coverage=report.coverage,
         memory=report.memory,
         notes=(*report.input.notes, f"read from a report on {report.machine.name}"),
     )
+
+
+def _step(step: StepInfo) -> Step:
+    fields = asdict(step)
+    return Step(key=step.step, **{name: fields[name] for name in Step.__struct_fields__ if name != "key"})
 
 
 def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], both: tuple[StepsOnDevice, ...]) -> Op:

@@ -17,16 +17,14 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..columns.lazy_rows import column
-from ..columns.op_columns import MANY, OpColumns
-from ..cost import sum_or_unknown
+from ..cost import Cost, sum_or_unknown
 from ..dtypes import dtype
 from ..errors import RooflineError, SourceError, did_you_mean, excerpt
 from ..machine import Machine
@@ -100,7 +98,7 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns.values()):
         raise SourceError(f"{path}: no column with a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'")
     table = Table(cells, columns, count)
-    read_ops = _ops(table)
+    ops = _ops(table)
     if table.errors:
         number, error = min(table.errors, key=lambda one: one[0])
         raise SourceError(f"{path}: row {number}: {error}")
@@ -108,11 +106,8 @@ def read(path: Path, target: Machine | None = None) -> Recording:
     named = any(column.resource and column.resource.is_arithmetic for column in columns.values())
     if "flops" in fields and not named and (bare := _without_format(table)):
         notes.append(f"{bare:,} of {count:,} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
-    ops: Sequence[Op] = read_ops
     if fields & {"step", "device"}:
-        ops = _merge(read_ops)
-    elif count <= MANY:
-        ops = tuple(read_ops)
+        ops = _merge(ops)
     return Recording(workload=Workload(ops), format="table", files=(str(path),), coverage=_coverage(ops), notes=tuple(notes))
 
 
@@ -255,27 +250,69 @@ def _without_format(table: Table) -> int:
     )
 
 
-def _ops(table: Table) -> OpColumns:
-    """The ops of a table, in columns."""
+def _ops(table: Table) -> tuple[Op, ...]:
+    """The ops of a table."""
+    words = [table.words(word) for word in WORDS]
     counts = [1 if count is None else count for count in table.numbers("count", "1")]
     times = table.numbers("time", "s")
-    fields: dict[str, Sequence[Any]] = {word: table.words(word) for word in WORDS}
-    for place in ("step", "device"):
-        if place in table.columns:
-            fields[f"by_{place}"] = [
-                () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
-                for key, count, time_s in zip(table.numbers(place, "1"), counts, times, strict=True)
-            ]
+    steps, devices = (_parts(table, place, counts, times) for place in ("step", "device"))
     provenances = [word or "user" for word in table.words("provenance")]
-    fields |= {"count": counts, "kernels": table.numbers("kernels", "1"), "time_s": times, "self_time_s": table.numbers("self_time", "s")}
-    fields |= {"work_provenance": provenances, "bytes_provenance": provenances}
-    found = OpColumns(fields, _amounts(table))
-    if not all(fields["name"]):
-        table.errors.append((fields["name"].index("") + 1, "no name"))
+    costs = _costs(_amounts(table), table.count)
+    if not all(words[0]):
+        table.errors.append((words[0].index("") + 1, "no name"))
     for wrong in {*provenances} - {*COST_PROVENANCES}:
         known = ", ".join(COST_PROVENANCES)
         table.errors.append((provenances.index(wrong) + 1, f"unknown provenance {wrong!r}; use one of {known}"))
-    return found
+    numbers = (counts, table.numbers("kernels", "1"), times, table.numbers("self_time", "s"))
+    return tuple(
+        [
+            Op(
+                name=name,
+                category=category,
+                module=module,
+                scope=scope,
+                location=location,
+                phase=phase,
+                cost=cost,
+                count=count,
+                kernels=kernels,
+                time_s=time_s,
+                self_time_s=self_time_s,
+                by_step=step,
+                by_device=device,
+                work_provenance=provenance,
+                bytes_provenance=provenance,
+            )
+            for name, category, module, scope, location, phase, cost, count, kernels, time_s, self_time_s, step, device, provenance in zip(
+                *words, costs, *numbers, steps, devices, provenances, strict=True
+            )
+        ]
+    )
+
+
+def _parts(table: Table, place: str, counts: Sequence[float], times: Sequence[float | None]) -> list[tuple[Share, ...]]:
+    """The step or the device of each row, with its executions and time."""
+    if place not in table.columns:
+        return [()] * table.count
+    return [
+        () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
+        for key, count, time_s in zip(table.numbers(place, "1"), counts, times, strict=True)
+    ]
+
+
+def _costs(amounts: Mapping[Resource, Sequence[float | None]], count: int) -> list[Cost]:
+    """The cost of each row; rows with equal amounts share one."""
+    resources = tuple(amounts)
+    known: dict[tuple[float | None, ...], Cost] = {}
+    costs = []
+    for row in zip(*amounts.values(), strict=True) if amounts else [()] * count:
+        cost = known.get(row)
+        if cost is None:
+            used = tuple([(resource, amount) for resource, amount in zip(resources, row, strict=True) if amount])
+            unknown = [resource for resource, amount in zip(resources, row, strict=True) if amount is None] if None in row else ()
+            cost = known[row] = Cost(used, frozenset(unknown))
+        costs.append(cost)
+    return costs
 
 
 def _amounts(table: Table) -> dict[Resource, list[float | None]]:
@@ -339,31 +376,29 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     return number
 
 
-def _merge(ops: OpColumns) -> tuple[Op, ...]:
+def _merge(ops: Sequence[Op]) -> tuple[Op, ...]:
     """Merges the rows that differ only in step or device into one op each."""
-    rows: dict[tuple[str, ...], list[int]] = {}
-    for place, words in enumerate(zip(*(column(ops, name) for name in SAME_OP), strict=True)):
-        rows.setdefault(words, []).append(place)
-    several = len({share.key for shares in column(ops, "by_device") for share in shares}) > 1
-    return tuple([_sum(ops, places, several) for places in rows.values()])
+    same: dict[tuple[str, ...], list[Op]] = {}
+    for op in ops:
+        same.setdefault(tuple([getattr(op, name) for name in SAME_OP]), []).append(op)
+    several = len({share.key for op in ops for share in op.by_device}) > 1
+    return tuple([_sum(rows, several) for rows in same.values()])
 
 
-def _sum(ops: OpColumns, places: list[int], several: bool) -> Op:
+def _sum(rows: Sequence[Op], several: bool) -> Op:
     """The rows of one op added up. ``several`` is whether the table has more than one device."""
-    if len(places) == 1 and not several:
-        return ops[places[0]]
-    rows = ops.take(places)
-    steps, devices = column(rows, "by_step"), column(rows, "by_device")
+    if len(rows) == 1 and not several:
+        return rows[0]
     return replace(
-        ops[places[0]],
-        cost=ops.total(places),
-        count=sum(column(rows, "count")),
-        kernels=sum_or_unknown(column(rows, "kernels")),
-        time_s=sum_or_unknown(column(rows, "time_s")),
-        self_time_s=sum_or_unknown(column(rows, "self_time_s")),
-        by_step=_shares(chain.from_iterable(steps)),
-        by_device=_shares(chain.from_iterable(devices)),
-        by_step_and_device=_on_devices(steps, devices) if several else (),
+        rows[0],
+        cost=Cost.total(op.cost for op in rows),
+        count=sum(op.count for op in rows),
+        kernels=sum_or_unknown([op.kernels for op in rows]),
+        time_s=sum_or_unknown([op.time_s for op in rows]),
+        self_time_s=sum_or_unknown([op.self_time_s for op in rows]),
+        by_step=_shares(chain.from_iterable(op.by_step for op in rows)),
+        by_device=_shares(chain.from_iterable(op.by_device for op in rows)),
+        by_step_and_device=_on_devices(rows) if several else (),
     )
 
 
@@ -377,12 +412,12 @@ def _shares(shares: Iterable[Share]) -> tuple[Share, ...]:
     return tuple([Share(key=key, count=counts[key], time_s=times[key]) for key in sorted(counts)])
 
 
-def _on_devices(steps: Sequence[tuple[Share, ...]], devices: Sequence[tuple[Share, ...]]) -> tuple[StepsOnDevice, ...]:
+def _on_devices(rows: Sequence[Op]) -> tuple[StepsOnDevice, ...]:
     """The share of an op in each step on each device, from its rows that have both."""
     parts: dict[int, list[Share]] = {}
-    for mine, on in zip(steps, devices, strict=True):
-        for device in on:
-            parts.setdefault(device.key, []).extend(mine)
+    for op in rows:
+        for on in op.by_device:
+            parts.setdefault(on.key, []).extend(op.by_step)
     return tuple(_on_device(device, _shares(shares)) for device, shares in sorted(parts.items()) if shares)
 
 
@@ -397,11 +432,13 @@ def _on_device(device: int, shares: tuple[Share, ...]) -> StepsOnDevice:
 
 def _coverage(ops: Sequence[Op]) -> Coverage:
     """The coverage of a table. It has durations but no start times: their sum is taken as busy time, and wall time is unknown."""
-    times, selfs, priced = (column(ops, name) for name in ("time_s", "self_time_s", "priced"))
-    timed = [time_s is not None for time_s in times]
-    if not any(timed):
+    timed = [op for op in ops if op.time_s is not None]
+    if not timed:
         return Coverage()
-    seconds = times if selfs.count(None) == len(selfs) else [t if own is None else own for t, own in zip(times, selfs, strict=True)]
-    is_priced = list(compress(priced, timed))
-    known = list(compress(seconds, timed))
-    return Coverage(busy_s=sum(known), attributed_s=sum(known), priced_s=sum(compress(known, is_priced)))
+    known_s, priced_s = (sum(_own_s(op) for op in some) for some in (timed, [op for op in timed if op.priced]))
+    return Coverage(busy_s=known_s, attributed_s=known_s, priced_s=priced_s)
+
+
+def _own_s(op: Op) -> float:
+    """The self time of an op, or its time."""
+    return (op.time_s if op.self_time_s is None else op.self_time_s) or 0.0

@@ -4,7 +4,6 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ...columns.lazy_rows import column, values_at
 from ...cost import NOTHING
 from ...machine import LATENCY, Machine
 from ...placement import Corrections, MinimumTimes
@@ -80,14 +79,11 @@ def avoidable_cases(
     """
     others = {one.id: reason for one, reason in unfused_chains(op_times, ids, len(recording.steps))}
     if not any(reason.kind == "callback" for reason in recording.idle):
-        others |= {
-            id: CALLED_BACK for id, category in zip(ids, values_at(op_times.category, ids), strict=True) if category == "host callback"
-        }
-    avoidable = column(op_times.ops, "avoidable")
+        others |= {id: CALLED_BACK for id in ids if op_times.category[id] == "host callback"}
     minimum_s = MinimumTimes(machine, corrections)
     options: list[tuple[OpTime, Savings]] = []
     known: dict[Hashable, Savings] = {}  # ops of equal layers share their costs and avoidable work
-    for one in [op_times[id] for id in ids if avoidable[id] or id in others] if others or any(avoidable) else ():
+    for one in [op_times[id] for id in ids if op_times.ops[id].avoidable or id in others]:
         other = others.get(one.id)
         same = (id(one.op.avoidable), id(other), id(one.op.cost), one.op.count, one.floor_s, one.spent_s, one.cause)
         mine = known.get(same)

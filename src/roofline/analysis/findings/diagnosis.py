@@ -6,8 +6,6 @@ from operator import not_
 
 from msgspec.structs import replace
 
-from ...columns.lazy_rows import column, take, values_at
-from ...columns.op_columns import MANY
 from ...machine import Machine
 from ...machines.architectures import capability_of
 from ...placement import Corrections, MinimumTimes
@@ -17,7 +15,7 @@ from ...resource import HBM
 from ...workload import RECORDED_ALLOCATIONS, Recording
 from ..idle_time import waiting
 from ..losses import MEMORY
-from ..op_times import OpTimes, share_in_steps
+from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps
 from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
 from .clock import Clock, clock_of
@@ -39,6 +37,7 @@ CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
 JAX, PYTORCH, COMPILED, REPLAYED, HOST = "jax", "pytorch", "compiled", "replayed", "host"  # terms of words: see `rules.words`
 COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
 OF_BYTES = ("tile-padding", "layout-copies")  # kinds of avoidable work that leave the products of an op as they are
+MOST_CHANGED = 10_000  # ops: in a longer program changes are not predicted without being asked for
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 # On a TPU, cases of levers that come before those of a kind, unless the chip lacks what they need or the program has it already.
 FILL, FASTER, IN_VMEM = "fill", "faster", "in vmem"
@@ -56,7 +55,7 @@ def findings(
     further: Sequence[Evidence] = (),
 ) -> tuple[Finding, ...]:
     """The findings: for hand formulas about each op, for a program what changes save, and suspect figures, ``further`` ones among them."""
-    decisive, names = decisive_doubts(placed, points, machine), column(placed.ops, "name")
+    decisive, names = decisive_doubts(placed, points, machine), [op.name for op in placed.ops]
     if recording.format == "formula" or not points:
         expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
         found = op_evidence([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
@@ -73,7 +72,7 @@ def findings(
 def _program(placed: PlacedOps, machine: Machine, clock: Clock) -> Program:
     unpriced = list(compress(count(), map(not_, placed.priced)))
     return Program(
-        names=column(placed.ops, "name"),
+        names=[op.name for op in placed.ops],
         times=placed.time_s,
         unrated=placed.unrated,
         unpriced=unpriced,
@@ -127,9 +126,9 @@ def _predicted(
     changes = {
         one.kind: change for one in found if one.saved and one.saved.whole_s and (change := writer.words(one.kind, one.group).whatif)
     }
-    if not any(column(ops, "takes")) and changes.keys() <= {CHAIN}:  # chains need the arrays that ops share
+    if not any(op.takes for op in ops) and changes.keys() <= {CHAIN}:  # chains need the arrays that ops share
         return {}
-    if not changes or len(ops) > MANY:
+    if not changes or len(ops) > MOST_CHANGED:
         return {}
     from .predictions import predictions  # needed by few programs
 
@@ -191,7 +190,7 @@ def _is_launched_singly(recording: Recording) -> bool:
 def _is_one_program(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> bool:
     """Whether a step is one XLA program, so that none could be compiled together."""
     has_programs = bool(clock.per) and recording.format != TORCH
-    return has_programs and programs_per_step(take(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
+    return has_programs and programs_per_step(values_at(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
 
 
 def _profiler_share(recording: Recording, machine: Machine) -> float:
@@ -206,7 +205,7 @@ def _without(ids: Sequence[int], explained: Set[int]) -> Sequence[int]:
 
 def _counted(op_times: OpTimes, ids: Sequence[int], machine: Machine, corrections: Corrections, clock: Clock) -> list[Evidence]:
     """What counters show of the ops that have any."""
-    having = [id for id, launches in enumerate(column(op_times.ops, "counted")) if launches]
+    having = [id for id, op in enumerate(op_times.ops) if op.counted]
     if not having:
         return []
     from .counted import Good, counted_evidence  # needed by few profiles

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...columns.lazy_rows import values_at
 from ...machine import LATENCY
 from ...rules.words import kinds, page
 from ...units import parse, rounded
 from ...workload import AUTOTUNING, FETCHES, GRAPH_BREAK, READS_VALUES, Fact, source_line
 from ..idle_time import Waiting
-from ..op_times import OpTimes
+from ..op_times import OpTimes, values_at
 from .clock import NOTABLE, Clock
 from .evidence import LEVERS, Evidence, Note, Saving
 from .looped_calls import Loops

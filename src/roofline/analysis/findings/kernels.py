@@ -8,7 +8,6 @@ from typing import Self
 
 from msgspec import Struct
 
-from ...columns.lazy_rows import values_at
 from ...cost import Cost
 from ...machine import LATENCY
 from ...operation import Product, Streamed, width
@@ -19,7 +18,7 @@ from ...workload import AUTOTUNING, LOWER_BOUND, KernelUse, Op
 from ..expected_times import SLOW, is_calibrated, slower_than_expected
 from ..idle_time import Waiting
 from ..losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
-from ..op_times import OpTime, OpTimes
+from ..op_times import OpTime, OpTimes, values_at
 from .clock import INHERENT, Clock
 from .evidence import Evidence, Note, Saving
 from .excess import causes, excess_evidence

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 from heapq import nlargest
 from math import prod
 
-from ...columns.lazy_rows import values_at
 from ...dtypes import dtype
 from ...operation import GATHERED, Convolution, Operation, Streamed
 from ...resource import HBM
 from ...rules.words import page
 from ...workload import Op
-from ..op_times import OpTimes
+from ..op_times import OpTimes, values_at
 from .evidence import LEVERS
 from .writing import Writer
 

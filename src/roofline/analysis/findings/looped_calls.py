@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ...columns.lazy_rows import values_at
-from ..op_times import OpTimes
+from ..op_times import OpTimes, values_at
 
 # The thresholds are choices: a model has fewer equal layers, or other ops between them.
 LEAST_CALLS = 8  # of a cell, or a convolution of one image, in a step

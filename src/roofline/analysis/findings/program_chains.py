@@ -6,9 +6,7 @@ the exchanged bytes of n − 1 are saved.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import compress
 
-from ...columns.lazy_rows import column, take
 from ...cost import Cost
 from ...resource import HBM
 from ...workload import Array, Avoidable, Facts, Op, source_line
@@ -22,9 +20,9 @@ KIND = "unfused-chain"
 def programs_per_step(ops: Sequence[Op], steps: int) -> float:
     """How many programs a step runs: a program runs as often as its least frequent op."""
     runs: dict[str, float] = {}
-    for module, count in zip(column(ops, "module"), column(ops, "count"), strict=True):
-        if module:
-            runs[module] = min(count, runs.get(module, count))
+    for op in ops:
+        if op.module:
+            runs[op.module] = min(op.count, runs.get(op.module, op.count))
     return sum(runs.values()) / max(steps, 1)
 
 
@@ -36,9 +34,8 @@ def passed_arrays(ops: Iterable[Op]) -> set[Array]:
 
 def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tuple[OpTime, Avoidable]]:
     """The ops that exchange arrays with other programs, each with its cost in one program; ``steps`` is the number of steps."""
-    ops = take(op_times.ops, ids)
-    exchanging = list(compress(ids, column(ops, "takes")))
-    candidates = [one for one in map(op_times.__getitem__, exchanging) if one.op.gives and one.cause == MEMORY]
+    exchanging = [id for id in ids if op_times.ops[id].takes and op_times.ops[id].gives]
+    candidates = [one for one in map(op_times.__getitem__, exchanging) if one.cause == MEMORY]
     passed = passed_arrays(one.op for one in candidates)
     linked = [one for one in candidates if passed.intersection((*one.op.takes, *one.op.gives))]
     executions = programs_per_step([one.op for one in linked], steps)

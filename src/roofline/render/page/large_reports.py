@@ -4,7 +4,6 @@ from collections.abc import Container
 
 from msgspec.structs import replace
 
-from ...columns.lazy_rows import column, unsorted
 from ...comparison import Comparison
 from ...report import LaneInfo, Report
 from ...units import percent
@@ -17,8 +16,7 @@ def left_out(report: Report) -> str:
     count = len(report.ops)
     if count <= MOST_OPS:
         return ""
-    weights = column(unsorted(report.ops), "weight_s")
-    whole_s, shown_s = sum(weights), sum(column(report.ops[:MOST_OPS], "weight_s"))
+    whole_s, shown_s = (sum(op.weight_s for op in ops) for ops in (report.ops, report.ops[:MOST_OPS]))
     share = f", {percent(shown_s / whole_s)} of the time of all" if whole_s else ""
     return f"the page has the longest {MOST_OPS:,} of {count:,} ops{share}; --json, --csv and --parquet have every op"
 
@@ -28,7 +26,7 @@ def shortened(report: Report) -> Report:
     note = left_out(report)
     if not note:
         return report
-    kept = tuple(report.ops[:MOST_OPS])
+    kept = report.ops[:MOST_OPS]
     ids = {op.id for op in kept}
     return replace(
         report,

@@ -283,9 +283,9 @@ function above(seconds, least) {
 }
 
 /** What is lost in a part of an op: its part of the self time above its part of the minimum. */
-function lostPart({ lost_s, self_time_s, time_s }, fraction, time) {
+function lostPart({ lost_s, self_time_s, time_s, needed_s, floor_s }, fraction, time) {
   const own = self_time_s ?? time_s;
-  return lost_s === null || lost_s === undefined || own === null ? lost_s : above(own * time, (own - lost_s) * fraction);
+  return lost_s === null || lost_s === undefined || own === null ? lost_s : above(own * time, (needed_s ?? floor_s) * fraction);
 }
 
 /** One amount over another; `null` when one is unknown or the second is 0. */
