@@ -147,15 +147,6 @@ def test_what_has_no_place_is_refused() -> None:
         Roof("bad", math.inf, 1.0)
 
 
-def test_room_for_words_is_a_share_of_the_new_width() -> None:
-    wider = WIDE.widened(0.25)
-    # Three decades are three quarters of four.
-    assert wider.right == pytest.approx(10_000)
-    assert wider.unit(1000, 1)[0] == pytest.approx(0.75)
-    linear = Extent(left=0, right=3, bottom=0, top=1, x_log=False, y_log=False)
-    assert linear.widened(0.25).right == pytest.approx(4)
-
-
 def test_a_square_product_crosses_each_ridge_at_three_times_its_intensity() -> None:
     curve = [(2.0**power, 2.0**power / 3) for power in range(6, 15)]
     for one, expected in ((roof(V7X, "matrix/fp8"), 1922.5), (roof(V7X), 961.25), (roof(V6E), 1721.25), (roof(V5P), 498.9)):

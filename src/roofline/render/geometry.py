@@ -23,7 +23,7 @@ from ..machine import Machine
 from ..resource import HBM, Resource
 from ..units import DECIMAL, plain, show
 
-Spot = tuple[float, float]  # a position on a chart: (intensity, rate) in base units; in `labels`, in points (1/72 inch)
+Spot = tuple[float, float]  # a position on a chart: (intensity, rate) in base units
 Path = tuple[Spot, ...]
 
 # Margin around the data in decades, and its least share of a wide chart's height above and below.
@@ -65,10 +65,6 @@ class Extent(Struct, frozen=True, kw_only=True):
     def nearest(self, x: float, y: float) -> Spot:
         """The position on the chart that is nearest to this one."""
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
-
-    def widened(self, share: float) -> "Extent":
-        """The same chart extended to the right for labels: ``share`` of its new width is right of the old end."""
-        return replace(self, right=_between(1 / (1 - share), self.left, self.right, self.x_log)) if share else self
 
 
 def _fraction(value: float, low: float, high: float, log: bool) -> float:

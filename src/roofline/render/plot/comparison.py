@@ -1,7 +1,5 @@
 """The figure of changes: two runs side by side, op by op, the largest change first."""
 
-from collections.abc import Sequence
-
 from matplotlib.axes import Axes
 from msgspec.structs import replace
 
@@ -9,17 +7,16 @@ from ...comparison import TIME, Comparison, Delta, Side
 from ...errors import UsageError
 from ...units import show
 from ..comparison import folded, speed_text
-from ..geometry import Extent, Tick
-from .captions import Entry
-from .frame import Axis
-from .sheet import Sheet
-from .style import Theme, short_name
+from ..geometry import Extent
+from .sheet import Axis, Entry, Sheet, bar_height
+from .style import Theme, short_name, styled
 
-_ROW, _HEAD, _SPACE = 15.0, 17.0, 9.0  # points: one bar, the line that names an op, the space below it
+_ROWS = 3  # a line that names the op, and two bars
 _MOST_OPS = 16
 _OF = {"step": " per step", "run": " by wall clock"}
 
 
+@styled
 def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None = None) -> Axes:
     """Seconds before and after for the ops that changed most, equal ops as one, or for the longest ops where none changed.
 
@@ -33,22 +30,20 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     shown = ranked[:_MOST_OPS]
     if not shown:
         raise UsageError("no op has a time on both sides, measured or minimum: nothing to draw")
-    height = _HEAD + 2 * _ROW + _SPACE
-    tops = [height * (len(shown) - index) for index in range(len(shown))]
+    rows = _ROWS * len(shown)
     longest = max(max(delta.before.time_s or 0.0, delta.after.time_s or 0.0) for delta in shown)
-    extent = Extent(left=0.0, right=1.04 * longest or 1.0, bottom=0.0, top=tops[0], x_log=False, y_log=False)
-    sheet = Sheet(
-        ax,
-        theme,
-        extent,
-        Axis(label=f"{comparison.basis}{_OF.get(comparison.per, '')}", dimension="s"),
-        Axis(label="", ticks=_ticks(shown, tops)),
-        height=tops[0],
-    )
-    for delta, top in zip(shown, tops, strict=True):
-        sheet.bar(top - _HEAD - 0.5 * _ROW, delta.before.time_s or 0.0, sheet.theme.muted, thickness=_ROW - 5)
-        sheet.bar(top - _HEAD - 1.5 * _ROW, delta.after.time_s or 0.0, _colour(delta, sheet.theme), thickness=_ROW - 5)
-        sheet.words(_summary(delta), *sheet.place(5, sheet.spot(0.0, top - _HEAD / 2)[1]), align="left")
+    # y is minus the number of the row.
+    extent = Extent(left=0.0, right=1.04 * longest or 1.0, bottom=-rows, top=0.0, x_log=False, y_log=False)
+    time = Axis(label=f"{comparison.basis}{_OF.get(comparison.per, '')}", dimension="s")
+    sheet = Sheet(ax, theme, extent, time, Axis(label=""), height=bar_height(rows))
+    ticks: list[tuple[float, str]] = []
+    for index, delta in enumerate(shown):
+        top = -float(_ROWS * index)
+        sheet.name_group(_summary(delta), top - 0.5)
+        for y, side, colour in ((top - 1.5, delta.before, sheet.theme.muted), (top - 2.5, delta.after, _colour(delta, sheet.theme))):
+            sheet.bar(y, side.time_s or 0.0, colour)
+            ticks.append((y, show(side.time_s, "s", 3)))
+    sheet.name_rows(ticks)
     used = {_colour(delta, sheet.theme) for delta in shown}
     legend = [
         Entry(text="before" if some else "before and after", colour=sheet.theme.muted, marker="s"),
@@ -67,11 +62,11 @@ def change_bars(comparison: Comparison, *, theme: str = "light", ax: Axes | None
     )
 
 
-def _caption(count: int, changes: bool) -> str:
+def _caption(count: int, changes: bool) -> list[str]:
     """What the bars are of, where that is not every op."""
     if not changes:
-        return "No op changed." + (f" Showing the {_MOST_OPS} longest of {count:,}." if count > _MOST_OPS else "")
-    return f"Showing the {_MOST_OPS} largest of {count:,} changes." if count > _MOST_OPS else ""
+        return ["No op changed." + (f" Showing the {_MOST_OPS} longest of {count:,}." if count > _MOST_OPS else "")]
+    return [f"Showing the {_MOST_OPS} largest of {count:,} changes."] if count > _MOST_OPS else []
 
 
 def _colour(delta: Delta, theme: Theme) -> str:
@@ -93,15 +88,6 @@ def _by_minimum(comparison: Comparison) -> Comparison:
     before, after = comparison.before.floor_s, comparison.after.floor_s
     speedup = before / after if before is not None and after else None
     return replace(comparison, deltas=tuple(deltas), change_s=comparison.floor_change_s, speedup=speedup, speedup_of=None)
-
-
-def _ticks(shown: Sequence[Delta], tops: Sequence[float]) -> tuple[Tick, ...]:
-    """The seconds of each bar, as its tick label."""
-    rows = []
-    for delta, top in zip(shown, tops, strict=True):
-        for index, side in enumerate((delta.before, delta.after)):
-            rows.append(Tick(top - _HEAD - (index + 0.5) * _ROW, show(side.time_s, "s", 3)))
-    return tuple(rows)
 
 
 def _summary(delta: Delta) -> str:

@@ -9,18 +9,17 @@ from ...fusing import Fusion
 from ...machine import Machine
 from ...resource import HBM
 from ...units import number_of, percent, plain, show
-from ..geometry import Extent, Roof, Spot, check_spots, extent_of, feasible, gain, roof, title
-from .captions import Entry
-from .frame import Axis
+from ..geometry import Extent, Roof, check_spots, extent_of, feasible, gain, roof, title
 from .roofs import MOST_LABELS, draw_ridge, intensity_axis, name_flat, name_slant
-from .sheet import Sheet
-from .style import HAIR_WIDTH, MARKERS, NORMAL, short_name
+from .sheet import Axis, Entry, Sheet
+from .style import MARKERS, NORMAL, short_name, styled
 
 CLOSE, FAR = 0.7, 0.4  # of the roof: at least CLOSE is close to it, less than FAR is far
 BOW = 0.35  # how far the arrow of a fusion path bends, as a share of its length
 RATE = Axis(label="rate (FLOP/s)", dimension="FLOP/s")
 
 
+@styled
 def fusion_path(
     machine: Machine | Roof, scenarios: Iterable[Fusion | tuple[str, float]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
@@ -40,13 +39,13 @@ def fusion_path(
     (_, first, slow), (_, last, fast) = steps[0], steps[-1]
     if fast != slow:
         sheet.area(gain(one, first, last), sheet.theme.good, strength=1.8, kind="gain")
-        sheet.arrow((first, slow), (last, fast), sheet.theme.ink, bend=-BOW, shrink=8, width=1.5)
-        _write_gain(sheet, (first, slow), (last, fast))
+        sheet.arrow((first, slow), (last, fast), sheet.theme.ink, bend=-BOW)
     for index, (name, x, rate) in enumerate(steps):
         colour = sheet.theme.good if index == len(steps) - 1 else sheet.theme.compute if index == 0 else sheet.theme.ink
-        sheet.line(((extent.left, rate), (x, rate)), colour, width=HAIR_WIDTH + 0.3, dash=(1, 2), kind="rule", z=2)
+        sheet.line(((extent.left, rate), (x, rate)), colour, width=1.0, dash=(1, 2), kind="rule", z=2)
         sheet.dot(x, rate, colour, radius=5, marker=MARKERS[index % len(MARKERS)])
-        sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}, {show(rate, 'FLOP/s', 3)}", x, rate, radius=5)
+        gained = f", {_times(rate / slow)}" if rate != slow else ""
+        sheet.label(f"{short_name(name)}{gained}\n{show(x, 'FLOP/B', 3)}, {show(rate, 'FLOP/s', 3)}", x, rate, radius=5)
     return sheet.finish(
         f"Fusion on {one.name}: same FLOP, fewer bytes, {_times(fast / slow)} the rate",
         subtitle="memory-bound kernels gain rate with arithmetic intensity; shaded: the gain",
@@ -78,14 +77,7 @@ def _times(ratio: float) -> str:
     return f"{plain(ratio, 3)}x"
 
 
-def _write_gain(sheet: Sheet, start: Spot, end: Spot) -> None:
-    """Write the speed-up next to the top of the bent arrow."""
-    (x0, y0), (x1, y1) = sheet.spot(*start), sheet.spot(*end)
-    out = BOW / 2 + 0.16
-    bow = (x0 + x1) / 2 - out * (y1 - y0), (y0 + y1) / 2 + out * (x1 - x0)
-    sheet.label(_times(end[1] / start[1]), *sheet.place(*bow), radius=0, size=13, weight="bold")
-
-
+@styled
 def prediction_and_measurement(
     machine: Machine | Roof, points: Iterable[tuple[str, float, float]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
@@ -96,8 +88,8 @@ def prediction_and_measurement(
     for _, x, rate in measured:
         _draw_gap(sheet, one, x, rate, colour)
     for name, x, rate in measured[:MOST_LABELS]:
-        sheet.label(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate, crowd=True)
-    caption = f"Only the first {MOST_LABELS} of {len(measured):,} points are labelled." if len(measured) > MOST_LABELS else ""
+        sheet.label(f"{short_name(name)}\nefficiency {percent(rate / one.at(x))}", x, rate)
+    caption = [f"Only the first {MOST_LABELS} of {len(measured):,} points are labelled."] if len(measured) > MOST_LABELS else []
     entries = [
         Entry(text="attainable", colour=sheet.theme.ink, marker="o", filled=False),
         Entry(text="achieved", colour=colour, marker="o"),
@@ -110,6 +102,7 @@ def prediction_and_measurement(
     )
 
 
+@styled
 def distance_to_roof(
     machine: Machine | Roof, points: Iterable[tuple[str, float, float]], *, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
@@ -164,16 +157,12 @@ def _draw_roof(sheet: Sheet, one: Roof, extent: Extent) -> None:
     sheet.line(slant, sheet.theme.memory, name=f"{one.name}: {title(one.level) or 'bandwidth'}", kind="slant")
     sheet.line(flat, sheet.theme.compute, name=f"{one.name}: {title(one.compute) or 'peak'}", kind="flat")
     name_slant(sheet, one, extent, prefer=0.75)
-    name_flat(sheet, one, extent)
+    name_flat(sheet, one)
 
 
 def _draw_gap(sheet: Sheet, one: Roof, x: float, rate: float, colour: str, *, radius: float = 4.0) -> None:
-    """Draw the attainable point, the measured point, and an arrow between them if there is space."""
+    """Draw the attainable point, the measured point, and a line between them."""
     best = one.at(x)
     sheet.dot(x, best, sheet.theme.ink, filled=False, radius=radius - 0.5, kind="prediction")
     sheet.dot(x, rate, colour, radius=radius, kind="measured", z=6)
-    distance = abs(sheet.spot(x, best)[1] - sheet.spot(x, rate)[1])
-    if distance > 4 * radius + 4:
-        sheet.arrow((x, best), (x, rate), sheet.theme.muted, both=True, shrink=radius + 1, width=1.0)
-    elif distance > 2 * radius:
-        sheet.line(((x, best), (x, rate)), sheet.theme.muted, width=1.0, kind="gap", z=3.5)
+    sheet.line(((x, best), (x, rate)), sheet.theme.muted, width=1.0, kind="gap", z=3.5)

@@ -2,55 +2,49 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
+from matplotlib.ticker import PercentFormatter
 from msgspec.structs import replace
 
 from ...report import Report
 from ...resource import HBM, bound_words
 from ...units import percent
-from ..boxes import Box, Disc, Scene
 from ..chart import Chart, Dot, StripDot, chart
-from ..geometry import Extent, Path, linear_ticks, rate_title, title
-from ..labels import Label, place_labels, swarm
+from ..geometry import Path, rate_title, title
 from ..op_table import efficiency_text
-from .captions import Entry
-from .frame import Axis
 from .roofs import intensity_axis, name_slant
-from .sheet import Sheet
-from .style import LINE_SPACING, NORMAL, ROOF_WIDTH, SMALL, TYPEFACE, Theme, short_name, text_size, text_style
+from .sheet import Axis, Entry, Sheet, draw_dots, style_axes
+from .style import ROOF_WIDTH, Theme, short_name, styled
 
 LARGEST, SMALLEST = 11.0, 2.2  # radii of dots, in points
 MOST_LABELS = 10  # of dots
 _CROWD = 500  # dots that may hide a roof, which is then drawn over them
 LABEL = 40  # letters of an op's label next to its dot
-_STRIP, _GAP = 48.0, 10.0  # width of the strip, and of the space between it and the numbers of the axis
+_STRIP = (-0.34, 0, 0.11, 1)  # left, bottom, width and height of the strip, as shares of the axes
+_LARGEST_IN_STRIP = 7.0  # radius in points
+_GOLDEN = (math.sqrt(5) - 1) / 2  # steps of this share of the width never come close to each other soon
 _MOST_NUMBERED = 8
 _NUMBERED_FROM = 0.001  # of the time: ops in the strip that take less have no number
-_NUMBERED_ON = 4.5  # points: the radius of a dot that can hold its number
-_NEAR = 5.5  # points: a number farther from its dot could be read as its neighbour's
 
 
+@styled
 def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = None) -> Axes:
     """Every operation of a report on the roofline: dots by their share of time, coloured by bound.
 
     Operations without FLOP are in a strip left of the axis (a child of the returned axes), by the fraction of bandwidth they reach.
     """
     drawn = _labelled(chart(report), report)
-    ends = [rate_title(one.compute, one.peak) for one in drawn.roofs]
     which = "predicted" if drawn.changes else "achieved" if drawn.timed else "attainable"
-    rate = Axis(label=f"{which} rate (FLOP/s)", dimension="FLOP/s")
-    sheet = Sheet(ax, theme, drawn.extent, intensity_axis(HBM.name), rate, ends=ends)
-    _draw_roofs(sheet, drawn, ends)
+    sheet = Sheet(ax, theme, drawn.extent, intensity_axis(HBM.name), Axis(label=f"{which} rate (FLOP/s)", dimension="FLOP/s"))
+    _draw_roofs(sheet, drawn)
     colours, entries = _colours(drawn, sheet.theme)
     _draw_dots(sheet, drawn, colours)
     count = len(drawn.dots) + len(drawn.strip)
     if drawn.program and count > 1:
         sheet.dot(drawn.program.intensity, drawn.program.rate, sheet.theme.ink, radius=6, marker="*", kind="program", z=6)
         entries.append(Entry(text="whole program", colour=sheet.theme.ink, marker="*"))
-    left = _draw_strip(sheet, drawn, colours) if drawn.strip else 0.0
+    key = _draw_strip(sheet, drawn, colours) if drawn.strip else []
     what = "time" if drawn.timed else "minimum time (no measured times: every dot is at its attainable rate)"
     if drawn.changes:
         what = f"predicted time after {' '.join(drawn.changes)}"
@@ -58,8 +52,7 @@ def roofline_chart(report: Report, *, theme: str = "light", ax: Axes | None = No
         f"{_counted(count, len(report.ops))} on {drawn.machine}",
         subtitle=f"dot area: {what}",
         legend=entries,
-        caption=drawn.caption,
-        left=left,
+        caption=[drawn.caption, *key],
     )
 
 
@@ -80,19 +73,19 @@ def _labelled(drawn: Chart, report: Report) -> Chart:
     return replace(drawn, dots=dots, strip=strip)
 
 
-def _draw_roofs(sheet: Sheet, drawn: Chart, ends: Sequence[str]) -> None:
+def _draw_roofs(sheet: Sheet, drawn: Chart) -> None:
     highest = drawn.roofs[0]
     _draw_roof(sheet, drawn, highest.slant(drawn.extent), sheet.theme.memory, title(HBM.name), "slant")
-    for one, text in zip(drawn.roofs, ends, strict=True):
+    for one in drawn.roofs:
         _draw_roof(sheet, drawn, one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), one.name, "flat")
-        sheet.label_end(text, drawn.extent.right, one.peak)
+    sheet.label_ends([(rate_title(one.compute, one.peak), one.peak) for one in drawn.roofs])
     name_slant(sheet, highest, drawn.extent, prefer=0.5)
 
 
 def _draw_roof(sheet: Sheet, drawn: Chart, path: Path, colour: str, name: str, kind: str) -> None:
     crowded = len(drawn.dots) > _CROWD
     if crowded:
-        sheet.line(path, sheet.theme.background, width=ROOF_WIDTH + 2, kind="halo", z=5.4, keep_clear=False)
+        sheet.line(path, sheet.theme.background, width=ROOF_WIDTH + 2, kind="halo", z=5.4)
     sheet.line(path, colour, name=name, kind=kind, z=5.5 if crowded else 3)
 
 
@@ -127,14 +120,16 @@ def _draw_dots(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) ->
     if inside:
         sheet.dots([(dot.intensity, dot.rate) for dot in inside], [radii[dot] for dot in inside], [colours[dot.bound] for dot in inside])
     for dot in drawn.outside:
-        sheet.pointer(dot.intensity, dot.rate, colours[dot.bound])
+        x, y = drawn.extent.nearest(dot.intensity, dot.rate)
+        marker = "<" if dot.intensity < x else ">" if dot.intensity > x else "v" if dot.rate < y else "^"
+        sheet.dot(x, y, colours[dot.bound], marker=marker, kind="pointer")
     for dot in drawn.dots[:MOST_LABELS]:
         x, y = drawn.extent.nearest(dot.intensity, dot.rate)
-        sheet.label(_words(dot, drawn, LABEL), x, y, radius=radii[dot], key=_words(dot, drawn, 64), crowd=True)
+        sheet.label(_words(dot, drawn), x, y, radius=radii[dot])
 
 
-def _words(dot: Dot, drawn: Chart, letters: int) -> str:
-    name = short_name(dot.name, letters) or "unnamed"
+def _words(dot: Dot, drawn: Chart) -> str:
+    name = short_name(dot.name, LABEL) or "unnamed"
     if not drawn.timed or not drawn.total:
         return name
     share = f"{percent(dot.weight / drawn.total)} of time"
@@ -143,94 +138,39 @@ def _words(dot: Dot, drawn: Chart, letters: int) -> str:
     )
 
 
-def _draw_strip(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -> float:
-    """Draw ops without FLOP on separate axes, left of the main axis' numbers. Returns their width in points."""
-    theme = sheet.theme
-    label = NORMAL * LINE_SPACING + 8
-    right = sheet.numbers + 8 + label + _GAP
-    strip = sheet.ax.inset_axes((-(right + _STRIP) / sheet.width, 0, _STRIP / sheet.width, 1))
-    extent = Extent(
-        left=0.0, right=_STRIP, bottom=-0.04, top=1.06 * max(1.0, *(dot.share for dot in drawn.strip)), x_log=False, y_log=False
-    )
-    ticks = linear_ticks(0.0, extent.top, "%")
-    strip.set(xlim=(extent.left, extent.right), ylim=(extent.bottom, extent.top), facecolor=theme.background)
-    for side, spine in strip.spines.items():
-        spine.set(visible=side in ("left", "bottom"), color=theme.muted, linewidth=0.8)
-    strip.set_axisbelow("line")
-    strip.grid(False, which="both")
-    look: dict[str, Any] = {
-        "color": theme.muted,
-        "labelcolor": theme.muted,
-        "labelsize": SMALL,
-        "labelfontfamily": TYPEFACE,
-        "direction": "out",
-    }
-    strip.tick_params(which="both", top=False, right=False, bottom=False, labelbottom=False, length=4, width=0.8, pad=3, **look)
-    strip.yaxis.set_minor_formatter(NullFormatter())
-    strip.set_yticks([tick.at for tick in ticks], [tick.label for tick in ticks])
-    strip.axhline(1.0, color=theme.memory, linewidth=1.4, linestyle="solid", marker="none", zorder=2)
-    strip.set_xlabel("no FLOP", labelpad=6, **text_style(theme.ink))
-    strip.set_ylabel("fraction of bandwidth", labelpad=6, **text_style(theme.ink))
-    radii = [min(radius, _STRIP / 7) for radius in _radii(drawn.strip, drawn)]
-    heights = [extent.unit(0.0, dot.share)[1] * sheet.height for dot in drawn.strip]
-    across = [_STRIP / 2 + shift for shift in swarm(heights, radii, _STRIP - 2 * max(radii))]
-    strip.scatter(
-        across, [dot.share for dot in drawn.strip], s=[(2 * radius) ** 2 for radius in radii],
-        c=[colours[dot.bound] for dot in drawn.strip], marker="o", alpha=0.85, linewidths=0.7, edgecolors=theme.background,
-        zorder=5, clip_on=False, gid="strip-dots",
-    )  # fmt: skip
-    _number_strip(sheet, strip, drawn, list(zip(across, heights, radii, strict=True)), extent.unit(0.0, 1.0)[1] * sheet.height)
-    return right + _STRIP + 8 + max(text_size(tick.label, SMALL)[0] for tick in ticks) + label - (sheet.numbers + 8 + label)
+def _draw_strip(sheet: Sheet, drawn: Chart, colours: Mapping[str | None, str]) -> list[str]:
+    """Draw ops without FLOP on axes of their own, left of the main axis' numbers. Returns the key of those that have a number."""
+    strip = sheet.ax.inset_axes(_STRIP)
+    style_axes(strip, sheet.theme)
+    top = 1.06 * max(1.0, *(dot.share for dot in drawn.strip))
+    strip.set(xlim=(0, 1), ylim=(-0.04, top), xlabel="no FLOP", ylabel="fraction of bandwidth", xticks=[])
+    strip.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    strip.axhline(1.0, color=sheet.theme.memory, linewidth=1.4, zorder=2)
+    radii = [min(radius, _LARGEST_IN_STRIP) for radius in _radii(drawn.strip, drawn)]
+    across = [0.1 + 0.8 * ((0.5 + index * _GOLDEN) % 1) for index in range(len(drawn.strip))]
+    spots = [(x, dot.share) for x, dot in zip(across, drawn.strip, strict=True)]
+    draw_dots(strip, spots, radii, [colours[dot.bound] for dot in drawn.strip], gid="strip-dots")
+    groups = [group for group in _by_name(drawn.strip) if _weight(group) >= _NUMBERED_FROM * drawn.total][:_MOST_NUMBERED]
+    sheet.beside(strip, [(str(number), group[0].share) for number, group in enumerate(groups, 1)])
+    return [f"{number}  {_strip_words(group, drawn)}" for number, group in enumerate(groups, 1)]
 
 
-def _number_strip(sheet: Sheet, strip: Axes, drawn: Chart, marks: Sequence[tuple[float, float, float]], full: float) -> None:
-    """Number the ops of the strip that take most of the time, those of one name once: next to a dot, clear of the line of ``full``
-    bandwidth, or on it if it is large. Their names are in the key."""
-    top = ((0.0, full), (_STRIP, full))
-    scene = Scene(width=_STRIP, height=sheet.height, discs=tuple(Disc(x, y, radius) for x, y, radius in marks), lines=(top,))
-    size = text_size("0", SMALL)
-    groups = [group for group in _by_name(drawn.strip) if _weight(drawn.strip, group) >= _NUMBERED_FROM * drawn.total][:_MOST_NUMBERED]
-    labels = [Label("", *marks[first][:2], size, marks[first][2]) for first, *_ in groups]
-    beside = {place.index: place.box for place in place_labels(labels, scene, size).placed if place.number is None}
-    taken: list[Box] = list(beside.values())
-    for index, group in enumerate(groups):
-        x, y, radius = marks[group[0]]
-        box = beside.get(index)
-        if box is None or box.distance(x, y) > radius + _NEAR:
-            box = Box(x, y, *size)
-            if radius < _NUMBERED_ON or any(box.overlaps(other) for other in taken):
-                continue
-            taken.append(box)
-        strip.text(
-            box.x / _STRIP,
-            box.y / sheet.height,
-            str(sheet.number(_strip_words([drawn.strip[at] for at in group], drawn))),
-            transform=strip.transAxes,
-            ha="center",
-            va="center",
-            zorder=7,
-            path_effects=sheet.halo,
-            gid="beside-dot" if box is beside.get(index) else "on-dot",
-            **text_style(sheet.theme.ink, SMALL),
-        )
+def _weight(dots: Sequence[StripDot]) -> float:
+    return sum(dot.weight for dot in dots)
 
 
-def _weight(dots: Sequence[StripDot], group: Sequence[int]) -> float:
-    return sum(dots[index].weight for index in group)
-
-
-def _by_name(dots: Sequence[StripDot]) -> list[list[int]]:
-    """The numbers of the dots of each name, heaviest first; the name with most time first."""
-    groups: dict[tuple[str, str], list[int]] = {}
-    for index, dot in enumerate(dots):
-        groups.setdefault((dot.name, dot.unit), []).append(index)
-    return sorted(groups.values(), key=lambda group: -_weight(dots, group))
+def _by_name(dots: Sequence[StripDot]) -> list[list[StripDot]]:
+    """The dots of each name, heaviest first; the name with most time first."""
+    groups: dict[tuple[str, str], list[StripDot]] = {}
+    for dot in dots:
+        groups.setdefault((dot.name, dot.unit), []).append(dot)
+    return sorted(groups.values(), key=lambda group: -_weight(group))
 
 
 def _strip_words(dots: Sequence[StripDot], drawn: Chart) -> str:
     """The ops of one name in the strip: how many, their share of time, and the fraction of bandwidth they reach."""
     shares = [percent(dot.share) for dot in sorted(dots, key=lambda dot: dot.share)]
     reached = shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}"
-    of_time = f"{percent(sum(dot.weight for dot in dots) / drawn.total)} of time, " if drawn.timed and drawn.total else ""
+    of_time = f"{percent(_weight(dots) / drawn.total)} of time, " if drawn.timed and drawn.total else ""
     many = f"{len(dots):,} ops, " if len(dots) > 1 else ""
     return f"{short_name(dots[0].name, 52)}: {many}{of_time}{reached} of {title(dots[0].unit) if dots[0].unit else 'its'} bandwidth"

@@ -14,14 +14,14 @@ from ...resource import HBM, HOST, named
 from ...units import number_of, percent, plain, show
 from .. import geometry
 from ..geometry import Extent, Roof, check_spots, extent_of, feasible, rate_title, roof, title, zone
-from .captions import Entry
-from .frame import Axis
-from .sheet import Sheet
-from .style import DASHES, MARKERS, NORMAL, THIN_WIDTH, Dash, short_name, text_size
+from .sheet import Axis, Sheet
+from .style import DASHES, MARKERS, NORMAL, THIN_WIDTH, Dash, short_name, styled
 
 RATE = Axis(label="attainable rate (FLOP/s)", dimension="FLOP/s")
 MOST_LABELS = 24
 _REGION = 11.0  # font size of a region's name
+_END = 36  # letters of a chip's name at the end of its roof
+_WORTH_AN_ARROW = 0.3  # of the natural logarithm of a rate
 _MOST_RULES = 12  # operations that get a vertical rule of their own
 
 
@@ -30,6 +30,7 @@ def intensity_axis(level: str) -> Axis:
     return Axis(label=f"arithmetic intensity (FLOP per byte of {title(level)})", dimension="FLOP/B")
 
 
+@styled
 def anatomy(
     machine: Machine | Roof, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None
 ) -> Axes:
@@ -49,13 +50,13 @@ def anatomy(
     sheet.line(one.slant(extent), memory, width=2.4, name=f"{one.name}: bandwidth", kind="slant")
     sheet.line(one.flat(extent), computing, width=2.4, name=f"{one.name}: peak", kind="flat")
     name_slant(sheet, one, extent, prefer=0.45)
-    name_flat(sheet, one, extent)
+    name_flat(sheet, one)
     draw_ridge(sheet, one, extent)
-    entries = _name_regions(sheet, one)
+    _name_regions(sheet, one)
     about = " over ".join(title(part) for part in (one.compute, one.level) if part)
     subtitle = f"{about + '; ' if about else ''}shaded: attainable rates"
     subtitle += "; grey: 5th to 95th percentile of the measurement's tries" if spread else ""
-    return sheet.finish(f"Roofline of {one.name}", subtitle=subtitle, legend=entries)
+    return sheet.finish(f"Roofline of {one.name}", subtitle=subtitle)
 
 
 def draw_ridge(sheet: Sheet, one: Roof, extent: Extent) -> None:
@@ -78,37 +79,30 @@ def _spread_of(machine: Machine | Roof, one: Roof) -> tuple[Roof, Roof] | None:
     return upper, lower
 
 
-def _name_regions(sheet: Sheet, one: Roof) -> list[Entry]:
-    """The bound on either side of the ridge, low under the roofline where the shaded area is wide.
-
-    Returns the legend's lines for regions that are too narrow for the words.
-    """
-    corner, right = sheet.spot(*one.corner)[0], sheet.spot(sheet.inner.right, one.peak)[0]
-    entries = []
-    for across, room, name, law, colour in (
-        (0.72 * corner, 0.5 * corner, "memory-bound", "rate = bandwidth × intensity", sheet.theme.memory),
-        ((corner + right) / 2, right - corner, "compute-bound", "rate = peak", sheet.theme.compute),
+def _name_regions(sheet: Sheet, one: Roof) -> None:
+    """The bound on either side of the ridge, low under the roofline where the shaded area is wide."""
+    left, _ = sheet.inner.unit(*one.corner)
+    for across, name, law, colour in (
+        (0.45 * left, "memory-bound", "rate = bandwidth × intensity", sheet.theme.memory),
+        (left + 0.1 * (1 - left), "compute-bound", "rate = peak", sheet.theme.compute),
     ):
-        if max(text_size(name, _REGION, "bold")[0], text_size(law)[0]) > room:
-            entries.append(Entry(text=f"{name}: {law}", colour=colour, marker="s"))
-            continue
-        sheet.words(name, *sheet.place(across, 0.24 * sheet.height), size=_REGION, weight="bold", colour=sheet.theme.lettering(colour))
-        sheet.words(law, *sheet.place(across, 0.24 * sheet.height - 18), colour=sheet.theme.muted)
-    return entries
+        sheet.label(name, *sheet.inner.place(across, 0.2), radius=0, size=_REGION, weight="bold", colour=sheet.theme.lettering(colour))
+        sheet.label(law, *sheet.inner.place(across, 0.14), radius=0, colour=sheet.theme.muted)
 
 
 def name_slant(sheet: Sheet, one: Roof, extent: Extent, *, prefer: float) -> None:
     """Write the bandwidth along its slope."""
     text = rate_title(one.level, one.bandwidth) if one.level else show(one.bandwidth, "B/s")
-    sheet.label_line(text, one.slant(extent), Entry(text=text, colour=sheet.theme.memory), prefer=prefer, sides=(1,))
+    sheet.label_line(text, one.slant(extent), prefer=prefer)
 
 
-def name_flat(sheet: Sheet, one: Roof, extent: Extent) -> None:
-    """Write the peak above its flat part, as far right as it fits."""
+def name_flat(sheet: Sheet, one: Roof) -> None:
+    """Write the peak at the end of its flat part."""
     text = rate_title(one.compute, one.peak) if one.compute else show(one.peak, "FLOP/s")
-    sheet.label_line(text, one.flat(extent, before=True), Entry(text=text, colour=sheet.theme.compute), prefer=1.0, sides=(1,))
+    sheet.label_ends([(text, one.peak)])
 
 
+@styled
 def rooflines(
     roofs: Iterable[Machine | Roof],
     points: Iterable[tuple[str, float]] = (),
@@ -120,24 +114,23 @@ def rooflines(
     drawn, ops = tuple(roof(one) for one in roofs), tuple(points)
     check_spots((x, 1.0) for _, x in ops)
     extent = extent_of(drawn, [(x, one.at(x)) for _, x in ops for one in drawn])
-    ends = [f"{one.name}: ridge {plain(one.ridge, 3)}" for one in drawn]
-    sheet = Sheet(ax, theme, extent, intensity_axis(_common_level(drawn)), RATE, ends=ends)
+    sheet = Sheet(ax, theme, extent, intensity_axis(_common_level(drawn)), RATE)
     colours = [sheet.theme.of_series(index) for index in range(len(drawn))]
     dashes = [DASHES[index // len(sheet.theme.series) % len(DASHES)] for index in range(len(drawn))]
     for index, one in enumerate(drawn):
         _draw_roof(sheet, one, colours[index], dashes[index], shared=sum(one.bandwidth == before.bandwidth for before in drawn[:index]))
-    for one, text, colour in zip(drawn, ends, colours, strict=True):
+    for one, colour in zip(drawn, colours, strict=True):
         sheet.dot(*one.corner, colour, radius=3, filled=False, kind="ridge")
-        sheet.label_end(text, extent.right, one.peak)
+    sheet.label_ends([(f"{short_name(one.name, _END)}: ridge {plain(one.ridge, 3)}", one.peak) for one in drawn])
     if len(ops) <= _MOST_RULES:
         for _, x in ops:
             top = max(one.at(x) for one in drawn)
-            sheet.line(((x, extent.bottom), (x, top)), sheet.theme.muted, width=0.7, dash=(1, 2.5), kind="rule", z=2, keep_clear=False)
+            sheet.line(((x, extent.bottom), (x, top)), sheet.theme.muted, width=0.7, dash=(1, 2.5), kind="rule", z=2)
     for index, (name, x) in enumerate(ops):
         best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
         if index < MOST_LABELS:
-            sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best, crowd=True)
-    caption = f"Only the first {MOST_LABELS} of {len(ops):,} operations are labelled." if len(ops) > MOST_LABELS else ""
+            sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best)
+    caption = [f"Only the first {MOST_LABELS} of {len(ops):,} operations are labelled."] if len(ops) > MOST_LABELS else []
     names = f"{len(drawn)} rooflines" if len(drawn) > 1 else f"the roofline of {drawn[0].name}"
     heading = f"{number_of(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
     rings = "rings: ridge points (FLOP/B)"
@@ -169,6 +162,7 @@ def _draw_marks(sheet: Sheet, x: float, roofs: Sequence[Roof], colours: Sequence
     return max(rates)
 
 
+@styled
 def hierarchy(
     machine: Machine,
     levels: Sequence[str] | None = None,
@@ -190,28 +184,27 @@ def hierarchy(
     spots = tuple(points)
     slowest = roofs[0]
     extent = extent_of(roofs, [(x, y) for _, x, y in spots])
-    ends = [rate_title(slowest.compute, slowest.peak)]
-    sheet = Sheet(ax, theme, extent, intensity_axis(slowest.level), RATE, ends=ends)
+    sheet = Sheet(ax, theme, extent, intensity_axis(slowest.level), RATE)
     colours = [sheet.theme.of_series(0 if index == 0 else index + 1) for index in range(len(roofs))]
     for index, (lower, upper) in enumerate(pairwise(roofs)):
         sheet.area(zone(upper, lower, extent), colours[index + 1], kind="zone")
     for one, colour in reversed(list(zip(roofs, colours, strict=True))):
         sheet.line(one.slant(extent), colour, name=f"{machine.name}: {one.name}", kind="slant")
     sheet.line(roofs[-1].flat(extent), sheet.theme.compute, name=f"{machine.name}: {title(slowest.compute)}", kind="flat")
-    sheet.label_end(ends[0], extent.right, slowest.peak)
+    name_flat(sheet, slowest)
     for one, colour in zip(roofs, colours, strict=True):
         sheet.dot(*one.corner, colour, radius=3.5, filled=False, kind="ridge")
         name = rate_title(one.level, one.bandwidth)
-        sheet.label_line(name, one.slant(extent), Entry(text=name, colour=colour), prefer=0.4)
-    for lower, upper, colour in zip(roofs, roofs[1:], colours[1:], strict=False):
-        _name_zone(sheet, lower, upper, colour)
+        sheet.label_line(name, one.slant(extent), prefer=0.4)
+    for lower, upper in pairwise(roofs):
+        _name_zone(sheet, lower, upper)
     for one in roofs:
         sheet.label(f"ridge {plain(one.ridge, 3)}", *one.corner, radius=3.5)
     for name, x, rate in spots:
         below = slowest.at(x)
         sheet.dot(x, below, colours[0], kind="prediction", filled=False)
         sheet.dot(x, rate, sheet.theme.ink, kind="measured")
-        if abs(sheet.spot(x, rate)[1] - sheet.spot(x, below)[1]) > 16:
+        if abs(math.log(rate / below)) > _WORTH_AN_ARROW:
             sheet.arrow((x, below), (x, rate), sheet.theme.ink)
         sheet.label(f"{short_name(name)}: {show(rate, 'FLOP/s')}\n{plain(rate / below, 3)}x the {slowest.name} roofline", x, rate)
         sheet.label(f"{slowest.name} roofline: {show(below, 'FLOP/s')}", x, below)
@@ -221,14 +214,15 @@ def hierarchy(
     return sheet.finish(f"Hierarchical roofline of {machine.name}", subtitle=subtitle)
 
 
-def _name_zone(sheet: Sheet, lower: Roof, upper: Roof, colour: str) -> None:
+def _name_zone(sheet: Sheet, lower: Roof, upper: Roof) -> None:
     """Write the name of a zone in the middle of the band between two slopes, parallel to them: a link holds no data to reuse."""
     middle = Roof("", lower.peak, math.sqrt(lower.bandwidth * upper.bandwidth))
     memory = title(upper.level.partition(".")[0])
     text = f"allowed by {upper.name}, not by {lower.name}" if named(upper.level).is_link else f"needs reuse in {memory}"
-    sheet.label_line(text, middle.slant(sheet.inner), Entry(text=text, colour=colour, marker="s"), prefer=0.55, sides=(0,))
+    sheet.label_line(text, middle.slant(sheet.inner), prefer=0.55, side=0)
 
 
+@styled
 def communication(
     machine: Machine,
     fractions: Sequence[float] = (0.2, 0.4, 0.6),
@@ -241,15 +235,15 @@ def communication(
     """The roofline of a chip that spends these fractions of its time communicating: P x (1 − fraction), and the ideal one."""
     ideal = roof(machine, compute, level)
     lowered = [(share, roof(Corrections(communication=share).lower(machine), ideal.compute, level)) for share in sorted(fractions)]
-    ends = [f"ideal: {show(ideal.peak, 'FLOP/s')}", *(f"{percent(share)}: {show(one.peak, 'FLOP/s')}" for share, one in lowered)]
-    extent = extent_of([ideal, *(one for _, one in lowered)])
-    sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE, ends=ends)
-    for index, (text, one) in enumerate(zip(ends, [ideal, *(one for _, one in lowered)], strict=True)):
+    drawn = [("ideal", ideal), *((percent(share), one) for share, one in lowered)]
+    extent = extent_of([one for _, one in drawn])
+    sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE)
+    sheet.label_ends([(f"{text}: {show(one.peak, 'FLOP/s')}", one.peak) for text, one in drawn])
+    for index, (text, one) in enumerate(drawn):
         colour = sheet.theme.ink if index == 0 else sheet.theme.of_series(index - 1)
         sheet.line(
             one.polyline(extent), colour, width=2.2 if index == 0 else 1.6, dash=None if index == 0 else (5, 2), name=text, kind="roof"
         )
-        sheet.label_end(text, extent.right, one.peak)
     name_slant(sheet, ideal, extent, prefer=0.5)
     return sheet.finish(
         f"Roofline of {machine.name} lowered by communication",
@@ -257,6 +251,7 @@ def communication(
     )
 
 
+@styled
 def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.name, theme: str = "light", ax: Axes | None = None) -> Axes:
     """The named lower ceilings of a machine: what code without fused multiply-adds, or with strided access, can reach."""
     whole = roof(machine, compute, level)
@@ -265,9 +260,11 @@ def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.n
         raise UsageError(f"{machine.name} has no lower ceiling for {whole.compute} or {level}; add limits to its machine file")
     lower_peaks = [one for one in inside if one.peak < whole.peak]
     lower_bands = [one for one in inside if one.bandwidth < whole.bandwidth]
-    ends = [rate_title(whole.compute, whole.peak), *(f"{one.name}: {show(one.peak, 'FLOP/s')}" for one in lower_peaks)]
+    ends = [(rate_title(whole.compute, whole.peak), whole.peak)]
+    ends += [(f"{one.name}: {show(one.peak, 'FLOP/s')}", one.peak) for one in lower_peaks]
     extent = extent_of([whole, *inside])
-    sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE, ends=ends)
+    sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE)
+    sheet.label_ends(ends)
     for part, colour in zip(feasible(whole, extent), (sheet.theme.memory, sheet.theme.compute), strict=True):
         sheet.area(part, colour, strength=0.6, kind="feasible")
     sheet.line(whole.slant(extent), sheet.theme.memory, width=2.4, name=f"{machine.name}: {title(level)}", kind="slant")
@@ -279,13 +276,11 @@ def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.n
         under = Roof(one.name, whole.peak, one.bandwidth)
         sheet.line(under.slant(extent), sheet.theme.memory, width=THIN_WIDTH, dash=(5, 2), name=one.name, kind="ceiling")
     sheet.dot(*whole.corner, sheet.theme.ink, radius=3.5, filled=False, kind="ridge")
-    for text, one in zip(ends, [whole, *lower_peaks], strict=True):
-        sheet.label_end(text, extent.right, one.peak)
     name_slant(sheet, whole, extent, prefer=0.45)
     for one in lower_bands:
         text = f"{one.name}: {show(one.bandwidth, 'B/s')}"
         path = Roof(one.name, whole.peak, one.bandwidth).slant(extent)
-        sheet.label_line(text, path, Entry(text=text, colour=sheet.theme.memory, dash=(5, 2)), prefer=0.45, sides=(-1, 1))
+        sheet.label_line(text, path, prefer=0.45, side=-1)
     return sheet.finish(
         f"Lower ceilings of {machine.name}",
         subtitle=f"{title(whole.compute)} over {title(level)}; dashed: attainable for code with that limitation",

@@ -2,19 +2,16 @@
 
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
-import matplotlib
+import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
 from ...errors import UsageError, did_you_mean
 from ...files.output_files import write_file
+from .style import DPI, LIGHT, settings
 
 FORMATS = ("svg", "png", "pdf")
-_DPI = 160
-# Text is written as outlines, so that a figure looks the same where its font is not installed; the salt makes ids reproducible.
-_SETTINGS: dict[Any, Any] = {"svg.fonttype": "path", "svg.hashsalt": "roofline", "pdf.fonttype": 42, "savefig.bbox": "standard"}
 _METADATA: dict[str, dict[str, str | None]] = {
     "svg": {"Date": None, "Creator": "roofline"},
     "png": {"Software": None},
@@ -22,10 +19,11 @@ _METADATA: dict[str, dict[str, str | None]] = {
 }
 
 
-def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = _DPI) -> Path:
+def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = DPI) -> Path:
     """Write a figure in the format of the file's extension: svg, png or pdf.
 
-    No date is written, so the same figure gives the same bytes.
+    No date is written, so the same figure gives the same bytes. Text is written as outlines, so that a figure looks the same where its font
+    is not installed.
     """
     target = Path(path)
     kind = target.suffix.lower().removeprefix(".")
@@ -35,7 +33,7 @@ def save(drawing: Axes | Figure, path: str | Path, *, dpi: float = _DPI) -> Path
     figure = drawing.figure if isinstance(drawing, Axes) else drawing
     whole = figure.figure if isinstance(figure, SubFigure) else figure
     drawn = BytesIO()
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.style.context(["default", settings(LIGHT)]):
         whole.savefig(
             drawn, format=kind, dpi=dpi, facecolor=whole.get_facecolor(), edgecolor="none", transparent=False, metadata=_METADATA[kind]
         )

@@ -9,14 +9,13 @@ from matplotlib.axes import Axes
 from ...errors import UsageError
 from ...units import plain
 from ..geometry import Extent, Roof, Spot, crossings
-from .captions import Entry
-from .frame import Axis
-from .sheet import Sheet
-from .style import DASHES, ROOF_WIDTH, THIN_WIDTH, Dash
+from .sheet import Axis, Entry, Sheet
+from .style import DASHES, THIN_WIDTH, Dash, styled
 
 _MOST_DOTS = 40  # most samples of a curve that are drawn as dots
 
 
+@styled
 def intensity_against_size(
     curves: Mapping[str, Iterable[Spot]],
     ridges: Iterable[Roof | tuple[str, float]],
@@ -35,12 +34,11 @@ def intensity_against_size(
     extent = _extent(sampled, levels)
     base = 2 if all(math.log2(x).is_integer() for curve in sampled.values() for x, _ in curve) else 10
     intensity = Axis(label="arithmetic intensity (FLOP/B)", dimension="FLOP/B")
-    ends = [f"{name}: {plain(ridge, 3)}" for name, ridge in levels]
-    sheet = Sheet(ax, theme, extent, Axis(label=size, base=base), intensity, ends=ends)
+    sheet = Sheet(ax, theme, extent, Axis(label=size, base=base), intensity)
     colours = [sheet.theme.of_series(index) for index in range(len(levels))]
-    for (name, ridge), text, colour in zip(levels, ends, colours, strict=True):
+    for (name, ridge), colour in zip(levels, colours, strict=True):
         sheet.line(((extent.left, ridge), (extent.right, ridge)), colour, width=THIN_WIDTH, dash=(5, 2.5), name=name, kind="ridge")
-        sheet.label_end(text, extent.right, ridge)
+    sheet.label_ends([(f"{name}: {plain(ridge, 3)}", ridge) for name, ridge in levels])
     for index, (name, curve) in enumerate(sampled.items()):
         _draw_curve(sheet, name, curve, DASHES[index % len(DASHES)])
     for curve in sampled.values():
@@ -88,7 +86,7 @@ def _draw_curve(sheet: Sheet, name: str, curve: Sequence[Spot], dash: Dash) -> N
         steps = 16 if y0 != y1 else 1
         path += [(x0 * (x1 / x0) ** (step / steps), y0 * (y1 / y0) ** (step / steps)) for step in range(steps)]
     path.append(curve[-1])
-    sheet.line(path, sheet.theme.ink, width=ROOF_WIDTH, dash=dash, name=name, kind="curve", z=4)
+    sheet.line(path, sheet.theme.ink, dash=dash, name=name, kind="curve", z=4)
     if len(curve) <= _MOST_DOTS:
         for x, y in curve:
             if y <= sheet.inner.top:

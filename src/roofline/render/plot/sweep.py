@@ -7,14 +7,13 @@ from ...machines import Card
 from ...units import show
 from ..geometry import Extent
 from ..machines import SWEPT
-from .captions import Entry
-from .frame import Axis
-from .sheet import Sheet
-from .style import DASHES, ROOF_WIDTH, THIN_WIDTH
+from .sheet import Axis, Entry, Sheet
+from .style import DASHES, THIN_WIDTH, styled
 
 _LEVELS = ("l1", "l2", "l3", "hbm")
 
 
+@styled
 def sweep_chart(card: Card, *, theme: str = "light", ax: Axes | None = None) -> Axes:
     """The bandwidth of each pattern by working set, and each level's rate with the 5th and 95th percentile of its tries."""
     curves = {name: sorted((one.bytes, one.rate) for one in card.sweep if one.pattern == pattern) for pattern, name in SWEPT.items()}
@@ -25,19 +24,17 @@ def sweep_chart(card: Card, *, theme: str = "light", ax: Axes | None = None) -> 
     levels = [one for name in _LEVELS if (one := card.machine.ceiling(name)) and one.spread and min(rates) < one.rate < 2 * max(rates)]
     top = 1.5 * max(max(rates), *(one.rate for one in levels))
     extent = Extent(left=min(sizes), right=max(sizes), bottom=min(rates) / 1.5, top=top)
-    ends = [f"{one.resource} {show(one.rate, 'B/s', 3)}" for one in levels]
-    sheet = Sheet(
-        ax, theme, extent, Axis(label="working set (B)", dimension="B"), Axis(label="bandwidth (B/s)", dimension="B/s"), ends=ends
-    )
-    for index, (one, text) in enumerate(zip(levels, ends, strict=True)):
+    sheet = Sheet(ax, theme, extent, Axis(label="working set (B)", dimension="B"), Axis(label="bandwidth (B/s)", dimension="B/s"))
+    ends = [(f"{one.resource} {show(one.rate, 'B/s', 3)}", one.rate) for one in levels]
+    sheet.label_ends(ends)
+    for index, (one, (text, _)) in enumerate(zip(levels, ends, strict=True)):
         colour = sheet.theme.of_series(index)
         if one.spread:
             low, high = max(one.spread.p5, extent.bottom), one.spread.p95
             sheet.area(((extent.left, low), (extent.right, low), (extent.right, high), (extent.left, high)), colour, kind="spread")
         sheet.line(((extent.left, one.rate), (extent.right, one.rate)), colour, width=THIN_WIDTH, dash=(5, 2.5), name=text, kind="level")
-        sheet.label_end(text, extent.right, one.rate)
     for index, (name, curve) in enumerate(curves.items()):
-        sheet.line(curve, sheet.theme.ink, width=ROOF_WIDTH, dash=DASHES[index % len(DASHES)], name=name, kind="sweep")
+        sheet.line(curve, sheet.theme.ink, dash=DASHES[index % len(DASHES)], name=name, kind="sweep")
     threads = ", one thread" if card.machine.kind == "cpu" else ""
     legend = [Entry(text=name + threads, colour=sheet.theme.ink, dash=DASHES[index % len(DASHES)]) for index, name in enumerate(curves)]
     return sheet.finish(

@@ -7,14 +7,14 @@ from matplotlib.axes import Axes
 from ...checking.report_changes import Spread, Trend
 from ...errors import UsageError
 from ...units import show
-from ..geometry import Extent, Tick
-from .frame import Axis
-from .sheet import Sheet
-from .style import ROOF_WIDTH, THIN_WIDTH, short_name
+from ..geometry import Extent
+from .sheet import Axis, Sheet
+from .style import THIN_WIDTH, drawable, short_name, styled
 
 _MOST_NAMES = 8  # versions that are named below the axis
 
 
+@styled
 def trend_chart(trend: Trend, *, theme: str = "light", ax: Axes | None = None) -> Axes:
     """The headline quantity of each version: its mean as a dot, the range of its runs as a bar."""
     row = [one for one in trend.values.get(trend.headline, ()) if one is not None]
@@ -23,9 +23,10 @@ def trend_chart(trend: Trend, *, theme: str = "light", ax: Axes | None = None) -
     unit = trend.units[trend.headline]
     top = 1.15 * max(float(one.high) for one in row) or 1.0
     extent = Extent(left=-0.3, right=len(row) - 0.7, bottom=0.0, top=top, x_log=False, y_log=False)
-    sheet = Sheet(ax, theme, extent, Axis(label="version", ticks=_names(trend.versions)), Axis(label=trend.headline, dimension=unit))
+    sheet = Sheet(ax, theme, extent, Axis(label="version"), Axis(label=trend.headline, dimension=unit))
+    sheet.ax.set_xticks(*_names(trend.versions))
     ink, range_colour = sheet.theme.of_series(0), sheet.theme.muted
-    sheet.line([(place, float(one.mean)) for place, one in enumerate(row)], ink, width=ROOF_WIDTH, name=trend.headline, kind="trend")
+    sheet.line([(place, float(one.mean)) for place, one in enumerate(row)], ink, name=trend.headline, kind="trend")
     for place, one in enumerate(row):
         if one.high > one.low:
             sheet.line([(place, float(one.low)), (place, float(one.high))], range_colour, width=2 * THIN_WIDTH, kind="range", z=2)
@@ -39,12 +40,13 @@ def _change(row: Sequence[Spread]) -> str:
     return f": {'+' if last >= first else '−'}{abs(last - first) / first:.1%} in total" if first else ""
 
 
-def _names(versions: Sequence[str]) -> tuple[Tick, ...]:
-    """The names of versions below the axis; of many, only some."""
+def _names(versions: Sequence[str]) -> tuple[list[int], list[str]]:
+    """The places and names of versions below the axis; of many, only some."""
     every = -(-len(versions) // _MOST_NAMES)
     width = 60 // min(len(versions), _MOST_NAMES)
     names = _without_common_parts(versions)
-    return tuple(Tick(place, short_name(name, width) if place % every == 0 else "") for place, name in enumerate(names))
+    shown = list(range(0, len(names), every))
+    return shown, [drawable(short_name(names[place], width)) for place in shown]
 
 
 def _without_common_parts(versions: Sequence[str]) -> list[str]:
