@@ -12,18 +12,18 @@ from roofline.analysis.findings import reachable
 from roofline.graph.facts.loops import MOST_UNROLLED
 from roofline.operation import COMPLEX, INTERLEAVED
 from roofline.rules import RULES
+from roofline.rules.dense_gradient.updates import LEAST
 from roofline.rules.low_batch.few_rows import FEW_IN_LOOPS, FEW_ROWS
 from roofline.rules.one_hot_product.diagonals import LONG
 from roofline.rules.unused_results.parts import MOST_USED
 from roofline.rules.words import kinds, page, rule_kinds, words_of
-from roofline.sources.torch_trace.unneeded.dense_gradients import LEAST_ROWS
 
 PAGE = (Path(__file__).parent.parent / "docs" / "findings.md").read_text()
 REACHED = reachable.OF_CATEGORIES
 # Thresholds of rules, as their sections give them.
 THRESHOLDS = [
     ("one-hot-product", f"at least {LONG:,} rows"),
-    ("dense-gradient", f"at least {LEAST_ROWS} rows"),
+    ("dense-gradient", f"at least {LEAST / 10**6:.0f} MB"),
     ("unused-results", f"less than {MOST_USED:.0%}"),
     ("layout-copies", f"at most {MOST_UNROLLED} iterations"),
     ("low-batch", f"at most {FEW_ROWS} rows"),

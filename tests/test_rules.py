@@ -38,6 +38,7 @@ WRITTEN, PAIRS = (OPERAND, ""), (OPERAND, "pairs")
 LAYOUT = ("layout-copies", "")
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
+FULL_TABLE = ("dense-gradient", "")
 FULL, COMPLEX = ("wide-format", "full fp32"), ("wide-format", "complex")
 TOLD = {
     "one_hot": {ROWS: 5},  # the positions, the comparison, two casts and the product
@@ -47,6 +48,10 @@ TOLD = {
     "one_hot_scattered": {ROWS: 3},  # zeros, the scatter and the product
     "one_hot_kept": {ROWS: 1},  # the caller needs the rows
     "few_classes": {ROWS: 5},
+    "table_trained": {FULL_TABLE: 7, FULL: 3},  # all operators of Adam, whose first moments are zeros
+    "table_trained_by_half": {FULL: 3},
+    "small_table_trained": {FULL: 3},
+    "table_trained_as_output_too": {FULL: 3},
     "linear_attention": {ORDER: 2},
     "linear_attention_trained": {ORDER: 6, LAYOUT: 1},  # two products, and two for the gradients of each
     "linear_attention_scaled": {ORDER: 2},
@@ -161,6 +166,7 @@ BY_SIZE = {
     "diagonal_matrix": {},
     "repeated_and_joined": {},  # nor that an argument is expanded
     "repeated_side_by_side": {},  # nor how often
+    "table_trained": {FULL: 3},  # nor which gradients weights have
     "products_beside": {ORDER: 2},
     "joined_and_summed": {APPENDED: 1},  # the caller may use what was joined
     "gather_beside_product": {REPEATED: 1},
@@ -223,7 +229,7 @@ def exact_graph(calls: list[Seen], kept: frozenset[int]) -> Graph:
 
 def guessed_graph(calls: list[Seen]) -> Graph:
     """The graph of a trace of the calls."""
-    contexts = [Context(backward=seen.phase == BACKWARD, recomputed=seen.again) for seen in calls]
+    contexts = [Context(backward=seen.phase == BACKWARD, recomputed=seen.again, optimizer=seen.updates) for seen in calls]
     executions = [Execution(place, place, 0, 0, context=context) for place, context in enumerate(contexts)]
     ops: dict[object, PricedOp] = {}  # equal calls share one
     for seen in calls:

@@ -12,7 +12,9 @@ from roofline.graph import Array, Axes, Graph, Kernel, Node, Operator, Phase
 from roofline.resource import HBM
 from roofline.rule_failures import RuleFailures
 from roofline.rules.unfused_chain.kernels import unfused_kernels
+from roofline.torch.lower import graph_of
 from roofline.torch.workload import ops_of
+from roofline.torch_prices import price
 from roofline.workload import Recording, Workload
 
 LARGE = Array((4096, 2048), dtype("bf16"))
@@ -139,3 +141,12 @@ def test_rows_that_are_gathered_and_added_up_are_not_stored() -> None:
     ops, graphs = ops_of(*read("sums_returned_and_read"), None, RuleFailures("this function"))
     workload = with_evidence(Recording(workload=Workload(ops), format="torch", graphs=graphs)).workload
     assert not any(op.avoidable for op in workload), "what reads the sums comes after them"
+
+
+def test_an_optimizer_on_lists_reads_and_writes_each_list_once() -> None:
+    # The first step of Adam for a table and weights: one kernel reads the weights and their gradients, and writes the weights and both
+    # moments, which are zeros before. The price of addcmul has the gradients twice.
+    (recorded, kept), elements = read("table_trained"), 64 * (262_144 + 64)
+    graph = graph_of(recorded, [price(seen.call) for seen in recorded], kept)
+    left = [float(reason.instead.known(HBM)) for _, reason in unfused_kernels(graph) if reason.group == "optimizer"]
+    assert sum(left) == (5 + 1) * 4 * elements

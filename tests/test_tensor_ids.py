@@ -51,6 +51,10 @@ ON_CPU = {
     "few_classes": {ROWS: 4},
     "one_hot_scattered": {},
     "rows_used": {},
+    "table_trained": {},  # the gradient of the table is made by operators inside another
+    "table_trained_by_half": {},
+    "small_table_trained": {},
+    "table_trained_as_output_too": {},
     # On a CPU the scores are copied, and filled in place.
     "scores_masked": {("stored-attention", ""): 5, ("masked-attention", ""): 2},
     "scores_masked_trained": {("stored-attention", ""): 12, ("masked-attention", ""): 6},

@@ -190,10 +190,10 @@ def test_the_parts_of_a_large_result_are_not_all_compared_with_each_other(monkey
     assert len(calls) < 3 * len(taken)
 
 
-@every(("rows", "uses", "told"), [(2_000, "", True), (20_000, "", False), (2_000, "%norm = f32[100000,64] negate(%before)", False)])
+@every(("rows", "uses", "told"), [(20_000, "", True), (200_000, "", False), (20_000, "%norm = f32[1000000,64] negate(%before)", False)])
 def test_gradients_of_a_few_rows_summed_by_a_loop_update_the_whole_table(rows: int, uses: str, told: bool) -> None:
-    # Four trips of 2,000 rows are 8% of 100,000; as compiled, each trip scatters into the sum.
-    table, state = "f32[100000,64]{1,0}", f"(s32[], f32[100000,64]{{1,0}}, s32[{rows},1]{{1,0}}, f32[{rows},64]{{1,0}})"
+    # Four trips of 20,000 rows are 8% of 1,000,000; as compiled, each trip scatters into the sum.
+    table, state = "f32[1000000,64]{1,0}", f"(s32[], f32[1000000,64]{{1,0}}, s32[{rows},1]{{1,0}}, f32[{rows},64]{{1,0}})"
     rows_of = "update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, index_vector_dim=1"
     program = program_text(
         "unneeded_compiled/gradients_of_a_few_rows_summed_by_a_loop_update_the_whole_table.hlo",

@@ -23,7 +23,7 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Gra
         takes = tuple(memory.read(_array(operands[number]), Position(*seen.operands[number])) for number in means.takes)
         written = [*zip(results, seen.results, strict=True), *((operands[number], seen.operands[number]) for number in seen.changed)]
         gives = tuple(memory.write(_array(tensor), Position(*position)) for tensor, position in dict.fromkeys(written))
-        graph.kernels[place] = Kernel(priced.cost or NOTHING, fuses=fuses(priced.category))
+        graph.kernels[place] = Kernel(priced.cost or NOTHING, fuses=fuses(call.op, priced.category))
         node = Node(Operator.OTHER, (), (), None, place, _phase(seen), seen.sequence, seen.location, place)
         append(graph, means, takes, gives, node, function_of(call))
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
@@ -35,6 +35,8 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Gra
 def _phase(seen: Seen) -> Phase:
     if seen.again:
         return Phase.RECOMPUTED
+    if seen.updates:
+        return Phase.UPDATE
     return Phase.BACKWARD if seen.phase == BACKWARD else Phase.FORWARD
 
 

@@ -50,6 +50,7 @@ class Seen(Struct, frozen=True, kw_only=True):
 
     ``repeated`` is the bytes of operands that are passed more than once, as x in x·x: they are read once. ``again`` is whether the backward
     pass recomputes it, as in activation checkpointing. ``sequence`` is autograd's number of a call, which its gradient shares, or -1.
+    ``updates`` is whether an optimizer called it.
     """
 
     call: Call
@@ -64,6 +65,7 @@ class Seen(Struct, frozen=True, kw_only=True):
     operands: tuple[Position, ...] = ()
     results: tuple[Position, ...] = ()
     changed: tuple[int, ...] = ()
+    updates: bool = False
 
 
 class Kept(Struct, frozen=True):
@@ -221,6 +223,7 @@ class Recorder:
                 operands=tuple(map(self._position, used)),
                 results=tuple(map(self._position, made)),
                 changed=changed,
+                updates=self.in_optimizer,
             )
         )
 

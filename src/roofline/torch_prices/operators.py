@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Hashable, Sequence
+from math import prod
 from typing import Any
 
 from msgspec import Struct
@@ -30,11 +31,15 @@ _AFTER = {
     "aten::_addmm_activation": Operator.OTHER,
     "aten::addmv": Operator.ADD,
 }
+FOREACH = "aten::_foreach_"
+LISTS = (FOREACH, "aten::_fused_")  # the names of operators on lists of tensors begin like this
 CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
 ROLL = "aten::roll"
 _MASKED = frozenset(f"aten::{name}" for name in ("index_put", "index_put_", "_index_put_impl_"))  # x[mask] = y
+# Gradients of embedding tables, and the place of the argument that is the number of rows, after the gradient of the result and the indices.
+TABLE_GRADIENTS = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
 _POWERS = frozenset(("aten::pow", "aten::pow_"))
 _SOFTMAX = {
     "aten::_softmax": Operator.SOFTMAX,
@@ -114,7 +119,8 @@ class Meaning(Struct, frozen=True):
 
     The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
     has that as its parameter. Of its first tensor a call may read a diagonal alone, copy it several times along each axis of the result,
-    or join both parts of it in the other order, the first of which has so many elements along an axis.
+    or join both parts of it in the other order, the first of which has so many elements along an axis. Of lists of ``each`` tensors it
+    computes with those at each place by themselves.
     """
 
     operator: Operator
@@ -124,10 +130,18 @@ class Meaning(Struct, frozen=True):
     is_of_diagonal: bool = False
     repeats: tuple[int, ...] = ()
     turned_at: int = 0
+    each: int = 0
+
+
+OF_TABLE = Meaning(Operator.SCATTER_ADD, (1, 0), 0)  # the gradient of a table
 
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:
     """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share, and ``function`` is what it computes."""
+    if means.each and len(takes) % means.each == len(gives) % means.each == 0:
+        for place in range(means.each):
+            graph.append(replace(node, operator=means.operator, takes=takes[place :: means.each], gives=gives[place :: means.each]))
+        return
     if means.is_of_diagonal:
         takes = (_diagonal(graph, takes[0], gives, node), *takes[1:])
     if means.repeats and gives:
@@ -141,6 +155,8 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params), function)
         graph.append(Node(Operator.VIEW, (first,), gives[:1], ROW_BY_ROW, phase=node.phase), "")
         return
+    if means == OF_TABLE and gives:
+        takes = _scattered(graph, takes, gives[0], node)
     if means.operator == Operator.SELECT and len(takes) < _OF_SELECT:
         number = graph.array(Array((), graph.arrays[takes[1]].dtype))
         graph.append(Node(Operator.FILL, (), (number,), means.params, phase=node.phase), "")
@@ -180,6 +196,21 @@ def _parts(graph: Graph, source: int, axis: int, end: int, node: Node) -> tuple[
     return parts[0], parts[1]
 
 
+def _scattered(graph: Graph, takes: tuple[int, ...], given: int, node: Node) -> tuple[int, ...]:
+    """The zeros, positions and rows of a gradient of a table: zeros that no other call makes are its own, and a row may be at several."""
+    whole = graph.arrays[given]
+    *zeros, positions, rows = takes
+    if not zeros:
+        zeros = [graph.array(Array(whole.shape, whole.dtype, sure=whole.sure))]
+        graph.append(Node(Operator.FILL, (), (zeros[0],), 0, phase=node.phase), "")
+    shape = (graph.arrays[positions].elements, whole.shape[-1])
+    if graph.arrays[rows].elements < prod(shape):
+        taken = graph.array(Array(shape, graph.arrays[rows].dtype, sure=graph.arrays[rows].sure))
+        graph.append(Node(Operator.GATHER, (rows, positions), (taken,), phase=node.phase))
+        rows = taken
+    return zeros[0], positions, rows
+
+
 def _repeated(graph: Graph, repeats: Sequence[int], source: int, node: Node, function: Hashable) -> int:
     """The copies of an array, in an axis of their own before each that they repeat."""
     once = graph.arrays[source]
@@ -205,6 +236,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     """What a call of an operator of aten computes, by its arguments and the category of its price."""
     tensors = tensors_of(args)
     everything = tuple(range(len(tensors)))
+    if name.startswith(LISTS) and (means := _of_lists(args)) is not None:
+        return means
     if (place := FIRST_FACTOR.get(name)) is not None:
         return _product(tensors, place, _AFTER.get(name))
     if category == ATTENTION and len(tensors) > 2:
@@ -216,6 +249,8 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(Operator.FOURIER, (0,), _transformed_axes(args, len(tensors[0].shape)))
     if name in _REDUCTIONS and tensors:
         return _reduction(name, args, tensors)
+    if name in TABLE_GRADIENTS and len(tensors) > 1 and tensors[0].shape:
+        return OF_TABLE
     if name in _OF_DIAGONALS and tensors:
         return _of_diagonals(name, args, tensors[0])
     if name == ROLL and tensors:
@@ -268,6 +303,22 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
     if operator == Operator.CONCATENATE:
         return Meaning(operator, everything, args[1] if len(args) > 1 and isinstance(args[1], int) else 0)
     return Meaning(operator, everything)
+
+
+def lists_in(args: Sequence[Any]) -> list[Sequence[Tensor]]:
+    """The lists of tensors among arguments that are as long as the first one."""
+    lists = [arg for arg in args if isinstance(arg, list | tuple) and arg and all(isinstance(tensor, Tensor) for tensor in arg)]
+    return [tensors for tensors in lists if len(tensors) == len(lists[0])]
+
+
+def _of_lists(args: Sequence[Any]) -> Meaning | None:
+    """What an operator computes of lists of tensors, place by place."""
+    lists, places, before = lists_in(args), list[int](), 0
+    for arg in args:
+        tensors = tensors_of(arg)
+        places += range(before, before + len(tensors)) if any(arg is tensors for tensors in lists) else ()
+        before += len(tensors)
+    return Meaning(Operator.OTHER, tuple(places), each=len(lists[0])) if lists else None
 
 
 def function_of(call: Call) -> Hashable:

@@ -48,6 +48,16 @@ def _checkpointed(torch: Any, x: Any, up: Any, down: Any) -> Any:
     return checkpoint(block, x, use_reentrant=False)
 
 
+def _table_trained(torch: Any, ids: Any, table: Any, weights: Any = None) -> Any:
+    """A step of Adam on a table and weights, or on a table that is both."""
+    learned = [table] if weights is None else [table, weights]
+    for tensor in learned:
+        tensor.requires_grad_()
+    rows = torch.nn.functional.embedding(ids, table)
+    torch.tanh(rows @ (table.t() if weights is None else weights)).sum().backward()
+    torch.optim.Adam(learned, foreach=True).step()
+
+
 def _filled(torch: Any, ids: Any, table: Any, rows: Any) -> Any:
     """One-hot rows in the first half of the rows that a product multiplies by, others in the second half."""
     half = ids.shape[0]
@@ -319,6 +329,11 @@ PROGRAMS: Mapping[str, Program] = {
     "same_class": Program(lambda t, ids, x: (ids[:, None] == ids[None]).to(x.dtype) @ x, _ids(4096), _of(4096, 512)),
     "few_classes": Program(lambda t, ids, w: _one_hot(t, ids, 16, w) @ w, _ids(8192), _of(16, 512)),
     "embedding": Program(lambda t, ids, w: t.nn.functional.embedding(ids, w), _ids(8192), _of(4096, 512)),
+    # Tables of which a step looks up a few rows.
+    "table_trained": Program(_table_trained, _ids(4096), _of(262_144, 64, number=FP32), _of(64, 64, number=FP32)),
+    "table_trained_by_half": Program(_table_trained, _ids(131_072), _of(262_144, 64, number=FP32), _of(64, 64, number=FP32)),
+    "small_table_trained": Program(_table_trained, _ids(512), _of(32_768, 64, number=FP32), _of(64, 64, number=FP32)),
+    "table_trained_as_output_too": Program(_table_trained, _ids(64), _of(262_144, 64, number=FP32)),
     # Orders of products.
     "linear_attention": Program(lambda t, q, k, v: (q @ k.transpose(-1, -2)) @ v, *QKV),
     "linear_attention_trained": Program(lambda t, q, k, v: (q @ k.transpose(-1, -2)) @ v, *QKV, backward=True),

@@ -5,13 +5,18 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from ...cost import NOTHING
-from ...graph import NO_KERNEL, RENAMING, Graph, Node, Operator
+from ...graph import NO_KERNEL, Array, Graph, Node, Operator, Phase
+from ...units import parse
 from ...workload import Avoidable
 
 KIND = "dense-gradient"
-MOST_ROWS = 1 / 8  # of a table: gathering and scattering more rows takes as long as updating all
+MOST_ROWS = 1 / 8  # of a table: from a sixth on, a sparse update moves as much as one of all rows
+SPARSE = 6  # a sparse update moves this many times the bytes per row: SparseAdam has many operators (PyTorch 2.11: 3.5 GB for 0.59 GB)
+LEAST = parse("64 MB", "B")  # of a table: for a smaller one, launching a sparse update takes longer than the dense update
 _ONE_ARRAY = 3  # operands of a scatter to one array: the array, the positions, the updates
 _MULTIPLYING = frozenset((Operator.DOT, Operator.CONVOLUTION, Operator.LOOP, Operator.BRANCH))
+_TAKING = frozenset((Operator.GATHER, Operator.SLICE))
+_SCATTERS = (Operator.SCATTER_ADD, Operator.SCATTER)
 
 
 class Gradient(Struct, frozen=True):
@@ -24,25 +29,40 @@ class Gradient(Struct, frozen=True):
 
 def dense_gradients(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that update a table from the gradient of a few of its rows, and those that fill the rest of the gradient with zeros."""
-    for gradient in (*_scattered(graph), *_accumulated(graph)):
-        elements = graph.arrays[gradient.array].elements
-        updating = _updating(graph, gradient.array) if 0 < gradient.added <= MOST_ROWS * elements else []
-        if not updating:
+    spared, largest = dict[int, float](), dict[int, float]()
+    gradients = {gradient.array: gradient for gradient in (*_scattered(graph), *_accumulated(graph))}
+    for gradient in gradients.values():
+        share = gradient.added / graph.arrays[gradient.array].elements
+        if not 0 < share <= MOST_ROWS or _bytes(graph.arrays[gradient.array]) < LEAST:
             continue
-        facts = {"share": gradient.added / elements}
-        for kernel in updating:
-            yield kernel, Avoidable(kind=KIND, instead=graph.kernels[kernel].cost * facts["share"], facts=facts)
+        parts = _Update(graph, gradient).parts()
+        for kernel, part in parts.items():
+            spared[kernel] = spared.get(kernel, 0.0) + part * (1 - SPARSE * share)
+            largest[kernel] = max(largest.get(kernel, 0.0), share)
         zeros, maker = graph.made_by(gradient.zeros, Operator.FILL), graph.maker.get(gradient.array)
-        if zeros is not None and zeros.kernel != NO_KERNEL and (maker is None or zeros.kernel != maker.kernel):
-            yield zeros.kernel, Avoidable(kind=KIND, instead=NOTHING, facts=facts)
+        if parts and zeros is not None and zeros.kernel != NO_KERNEL and (maker is None or zeros.kernel != maker.kernel):
+            spared[zeros.kernel], largest[zeros.kernel] = 1.0, share
+    for kernel, part in spared.items():
+        instead = graph.kernels[kernel].cost * (1 - part) if part < 1 else NOTHING
+        yield kernel, Avoidable(kind=KIND, instead=instead, facts={"share": largest[kernel]})
+
+
+def _bytes(array: Array) -> int:
+    return array.dtype.bytes(array.elements) if array.dtype is not None else 0
 
 
 def _scattered(graph: Graph) -> Iterator[Gradient]:
     """The gradients that a kernel scatters into an array of zeros."""
-    for scatter in graph.of(Operator.SCATTER_ADD, Operator.SCATTER):
+    for scatter in graph.of(*_SCATTERS):
         is_outside = scatter.kernel != NO_KERNEL and scatter.gives[0] not in graph.region_of
         if is_outside and len(scatter.takes) == _ONE_ARRAY and graph.value(scatter.takes[0]) is not None:
-            yield Gradient(scatter.gives[0], scatter.takes[0], graph.arrays[scatter.takes[2]].elements)
+            yield Gradient(scatter.gives[0], scatter.takes[0], _added(graph, scatter))
+
+
+def _added(graph: Graph, scatter: Node) -> int:
+    """The elements that a scatter adds in rows; 0 if each has a position of its own, as in a loss that takes one of each row."""
+    _, positions, rows = (graph.arrays[array].elements for array in scatter.takes)
+    return rows if rows > positions else 0
 
 
 def _accumulated(graph: Graph) -> Iterator[Gradient]:
@@ -55,45 +75,73 @@ def _accumulated(graph: Graph) -> Iterator[Gradient]:
 
 def _added_in(graph: Graph, carried: int, handed_on: int) -> int:
     """The elements that an iteration adds to a carried array, by a scatter to it or to zeros; 0 if it does anything else."""
-    made = graph.made_by(handed_on, Operator.SCATTER_ADD, Operator.SCATTER, Operator.ADD)
+    made = graph.made_by(handed_on, *_SCATTERS, Operator.ADD)
     scatter, before = made, made.takes[0] if made is not None else carried
     if made is not None and made.operator == Operator.ADD:
-        sides = [(graph.made_by(side, Operator.SCATTER_ADD, Operator.SCATTER), other) for side, other in (made.takes, made.takes[::-1])]
+        sides = [(graph.made_by(side, *_SCATTERS), other) for side, other in (made.takes, made.takes[::-1])]
         scatter, before = next(((side, other) for side, other in sides if side is not None), (None, carried))
         if scatter is None or graph.value(scatter.takes[0]) is None:
             return 0
     if scatter is None or len(scatter.takes) != _ONE_ARRAY or graph.origin(before) != carried or len(list(graph.uses(carried))) != 1:
         return 0
-    return graph.arrays[scatter.takes[2]].elements
+    return _added(graph, scatter)
 
 
-def _updating(graph: Graph, gradient: int) -> list[int]:
-    """The kernels that compute from a gradient and arguments of its size alone, up to results; none if the gradient has another use."""
-    kernels, waiting, own, is_result = dict[int, None](), [gradient], {gradient}, False
-    maker = graph.maker.get(gradient)
-    while waiting:
-        array = waiting.pop()
-        is_result |= array in graph.results
-        for user in graph.users.get(array, ()):
-            if user.operator in _MULTIPLYING:
-                return []
-            if user.kernel == NO_KERNEL:
-                waiting += [made for made in user.gives if made not in own]
-                own.update(user.gives)
-            elif user.kernel not in kernels and (maker is None or user.kernel != maker.kernel):
-                kernels[user.kernel] = None
-                written = graph.written(user.kernel)
-                waiting += [made for made in written if made not in own]
-                own.update(written)
-    are_plain = all(_is_update(graph, kernel, own, graph.arrays[gradient].elements) for kernel in kernels)
-    return [*kernels] if is_result and are_plain else []
+class _Update:
+    """What computes from the gradient of a table and arguments of its size alone, up to new values of these."""
 
+    def __init__(self, graph: Graph, gradient: Gradient) -> None:
+        self._graph, self._gradient = graph, gradient
+        self._elements = graph.arrays[gradient.array].elements
+        self._computed = {gradient.array}
+        self._moved: dict[int, set[int]] = {}  # by kernel, the arrays as large as the table
 
-def _is_update(graph: Graph, kernel: int, own: set[int], elements: int) -> bool:
-    """Whether a kernel multiplies no matrices, and reads only arguments, or what the update computed, of this size."""
-    nodes: list[Node] = graph.inside[kernel]
-    made = {array for node in nodes for array in node.gives}
-    read = {array for node in nodes for array in node.takes} - made - own
-    large = [graph.origin(array, RENAMING) for array in read if graph.arrays[array].elements >= elements]
-    others = [array for array in large if array in graph.maker and array not in own and graph.value(array) is None]
-    return not others and all(node.operator not in _MULTIPLYING for node in nodes)
+    def parts(self) -> dict[int, float]:
+        """The kernels of the update, and the part that is for this table of what each moves; none if the gradient has another use."""
+        waiting, is_update = [self._gradient.array], False
+        while waiting:
+            array = waiting.pop()
+            is_update |= array in self._graph.results and array != self._gradient.array
+            for user in self._graph.users.get(array, ()):
+                if user.operator in _TAKING:
+                    continue
+                if not self._is_of_table(user):
+                    return {}
+                made = [given for given in user.gives if self._is_large(given) and given not in self._computed]
+                self._computed.update(made)
+                waiting += made
+                is_update |= user.phase == Phase.UPDATE
+        maker = self._graph.maker.get(self._gradient.array)
+        makes = {NO_KERNEL} if maker is None else {NO_KERNEL, maker.kernel}
+        return {kernel: self._part(kernel) for kernel in self._moved if kernel not in makes} if is_update else {}
+
+    def _is_of_table(self, node: Node) -> bool:
+        """Whether a node computes elements of an array as large as the table, or fewer, of such arrays that the program gets."""
+        if node.operator in _MULTIPLYING or any(self._graph.arrays[array].elements > self._elements for array in node.gives):
+            return False
+        self._move(node)
+        waiting, seen = [array for array in node.takes if self._is_large(array)], set[int]()
+        while waiting:
+            array = waiting.pop()
+            maker = self._graph.maker.get(array)
+            if maker is None or array in self._computed or array in seen or self._graph.value(array) is not None:
+                continue
+            if maker.operator in (*_MULTIPLYING, *_SCATTERS) or maker.phase == Phase.BACKWARD:
+                return False
+            seen.add(array)
+            self._move(maker)
+            waiting += [taken for taken in maker.takes if self._is_large(taken)]
+        return True
+
+    def _is_large(self, array: int) -> bool:
+        return self._graph.arrays[array].elements >= self._elements
+
+    def _move(self, node: Node) -> None:
+        if node.kernel != NO_KERNEL:
+            self._moved.setdefault(node.kernel, set()).update(array for array in (*node.takes, *node.gives) if self._is_large(array))
+
+    def _part(self, kernel: int) -> float:
+        """The part of the elements that a kernel reads and writes that is of arrays as large as the table."""
+        arrays = [*self._graph.read(kernel), *self._graph.written(kernel)]
+        every = sum(self._graph.arrays[array].elements for array in arrays)
+        return sum(self._graph.arrays[array].elements for array in arrays if array in self._moved[kernel]) / every if every else 0.0

@@ -86,7 +86,7 @@ class _Chains:
         """Whether an array that was matched by size may be another one: after a kernel of another kind, or of another parameter."""
         if self._graph.arrays[array].sure:
             return False
-        are_updates = maker.phase == user.phase == Phase.UPDATE and maker.operator == user.operator
+        are_updates = maker.phase == user.phase == Phase.UPDATE and maker.operator == user.operator != Operator.OTHER
         end = (bisect_left if user.operator == Operator.SCATTER_ADD else bisect_right)(self._breaks, user.kernel)
         return are_updates or bisect_right(self._breaks, maker.kernel) != end
 

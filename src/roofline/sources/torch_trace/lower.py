@@ -13,21 +13,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...cost import NOTHING
-from ...dtypes import dtype
-from ...graph import CPU, GPU_BY_REQUEST, SOFTMAXES, Array, Axes, Backend, Graph, Kernel, Node, Operator, Padding, Part, Phase, Rows, Sizes
+from ...graph import CPU, GPU_BY_REQUEST, Array, Axes, Backend, Graph, Kernel, Node, Operator, Part, Phase
 from ...graph.array_memory import ArrayMemory
 from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
-from ...torch_prices.convolutions import convolved
-from ...torch_prices.copies import windows_result
+from ...torch_prices.call import INT64
 from ...torch_prices.fusing import fuses
-from ...torch_prices.operators import Meaning, append, function_of, meaning, tensors_of
-from ...torch_prices.transforms import transformed
+from ...torch_prices.operators import FOREACH, LISTS, OF_TABLE, Meaning, append, function_of, meaning, tensors_of
 from .columns import NONE
 from .executions import Execution
 from .gradients import UNKNOWN, ZEROS, StoredGradients
+from .lists import Lists
 from .pricing import PricedOp
-from .results import broadcast, result_of
+from .results import result_of
 from .unneeded.recorded import Recorded
 from .used_tensors import Operand, Used, UsedTensors
 
@@ -39,20 +37,8 @@ INSIDE = 2  # how far the addition to a gradient is from the op that accumulates
 ADDITION, WEIGHTS = "aten::add_", 2  # the place of the weights among the tensors of the gradient of a convolution
 NEAR = 12  # executions after a gather in which the next rows as wide as those of its table are what it gathered
 _NOTHING = Used(NONE, NONE, (), (), ())
-_FP32, _INT64 = dtype("fp32"), dtype("int64")
 Shape = tuple[int, ...]
 _BUFFERS = (Operator.FILL, Operator.CONCATENATE)
-_LIKE_FIRST = (
-    Operator.COPY,
-    Operator.CAST,
-    Operator.FILL,
-    Operator.SCATTER,
-    Operator.ATTENTION,
-    Operator.NORM,
-    Operator.TRIANGLE,
-    Operator.SCAN,
-    Operator.SCATTER_ADD,
-)
 
 
 class Made(Struct, eq=False):
@@ -108,7 +94,7 @@ class _Exact:
         self._recorded, self._tensors = recorded, tensors
         self._memory, self._end = ArrayMemory(self.graph), NONE
         self._executed = {execution.op for execution, _ in recorded.ordered}
-        self._gradients = StoredGradients(self.graph, recorded)
+        self._gradients, self._weights = StoredGradients(self.graph, recorded), set[int]()  # the memory of stored gradients
         step = NONE
         for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
             if execution.mark != step:
@@ -135,7 +121,8 @@ class _Exact:
         if means.operator in (Operator.COPY, Operator.CAST) and self._is_part_of_write(used):
             means = replace(means, operator=Operator.OTHER)
         if len(tensors) != len(used.operands):  # the trace leaves out long lists
-            means = Meaning(Operator.OTHER, tuple(range(len(used.operands))))
+            used, each = self._with_sizes(priced.name, used)
+            means = Meaning(Operator.OTHER, tuple(range(len(used.operands) // each * each if each else len(used.operands))), each=each)
         # Of a number that is passed as a tensor, the value is not recorded.
         is_known = len(tensors) == len(used.operands) and all(tensor.shape for tensor in tensors)
         function = function_of(Call(priced.name, args=args)) if is_known else None
@@ -143,26 +130,55 @@ class _Exact:
         takes = tuple(array for number in means.takes for array in self._read(used.operands[number]))
         written = [*dict.fromkeys((*used.results, *(used.operands[number] for number in used.changed)))]
         weights = [position.memory for _, position in written if position is not None]
+        if means == OF_TABLE:  # into what was filled before
+            takes = (*(array for operand in written[:1] for array in self._read(operand) if self.graph.value(array) is not None), *takes)
         is_added = accumulates and means.operator == Operator.ADD and bool(weights)
         if is_added and (zeros := self._gradients.zeros(weights[0], self.graph.arrays[takes[0]])) is not None:
             takes = (zeros, *takes[1:])
         gives = tuple(array for operand in written for array in self._write(operand))
-        if not gives and used is not _NOTHING and (result := _result(priced, means, tensors)) is not None:
+        if not gives and used is not _NOTHING and (result := result_of(priced, means, tensors)) is not None:
             gives = (self.graph.array(Array(result.shape, result.dtype)),)  # nothing took it
         if means.operator == Operator.GATHER and means.params is None and gives:
             means = replace(means, params=_gathered_axis(self.graph.arrays[takes[0]], self.graph.arrays[gives[0]]))
-        self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.priced.category))
+        self.graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.name, priced.priced.category))
         self.graph.forced |= _forced(place, execution, priced)
         number = self._recorded.sequence(execution)
         location = execution.context.location
         append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place), function)
         if accumulates and weights and gives:
             self._gradients.store(gives[0], weights[0], is_added=is_added)
+            self._weights.add(weights[0])
         if phase == Phase.UPDATE:
             taken = [position.memory for _, position in used.operands if position is not None]
             self._gradients.update(priced.name, taken or (UNKNOWN,))
         elif priced.name in ZEROS and phase != Phase.BACKWARD:
             self._gradients.fill(place, weights)
+
+    def _with_sizes(self, name: str, used: Used) -> tuple[Used, int]:
+        """What an operator on lists used, each tensor with the sizes that one at its place in another list has; and how many a list has."""
+        each = 0
+        if name.startswith(FOREACH):
+            each = len(used.changed) if name.endswith("_") else len(used.results)
+        elif name.startswith(LISTS):  # weights, then their gradients
+            memories = [position.memory if position is not None else NONE for _, position in used.operands]
+            each = next((place for place, memory in enumerate(memories) if memory in self._weights), 0)
+        if not each:
+            return used, 0
+        operands, results = list(used.operands), list(used.results)
+        for place in range(each):
+            sizes = next(filter(None, map(self._sizes, operands[place::each])), None)
+            for lists in (operands, results):
+                for number in range(place, len(lists) // each * each, each):
+                    tensor, position = lists[number]
+                    lists[number] = tensor or self._sizes(lists[number]) or sizes, position
+        return replace(used, operands=operands, results=results), each
+
+    def _sizes(self, operand: Operand) -> Tensor | None:
+        """The sizes of a tensor, also of one whose sizes are not recorded, if it is the only one in its memory."""
+        tensor, position = operand
+        arrays = self._memory.arrays_in(position.memory) if tensor is None and position is not None else []
+        array = self.graph.arrays[arrays[0]] if len(arrays) == 1 else None
+        return tensor if array is None else Tensor(array.shape, array.dtype, array.strides)
 
     def _store_gradients(self, place: int, execution: Execution, used: Used) -> bool:
         """Stores the gradients that were accumulated before an execution; whether it is in the op that accumulates the next one."""
@@ -175,6 +191,7 @@ class _Exact:
             if position is not None and not is_inside:
                 for array in self._read((operand, position)):
                     self._gradients.store(array, position.memory)
+                    self._weights.add(position.memory)
         return is_inside
 
     def _is_part_of_write(self, used: Used) -> bool:
@@ -217,6 +234,7 @@ class _BySize:
         # The op that made each array of a backward pass, by step and shape.
         self._made: dict[tuple[int, Shape], list[tuple[int, int]]] = {}
         self._gradients = StoredGradients(self.graph, recorded)
+        self._stored, self._lists = list[tuple[Shape, int]](), Lists(self.graph)  # the gradients of weights in this step, and lists
         for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
             if execution.mark != step:
                 self._end_step(step)
@@ -229,7 +247,9 @@ class _BySize:
         """Forgets all arrays, after those that were stored as gradients at last."""
         for op, shape in self._gradients.accumulated_before(len(self._recorded.ordered), step):
             self._store(step, op, shape)
+        self._lists.end()
         self._arrays, self._operands = Arrays(self.graph), {}
+        self._stored, self._lists = [], Lists(self.graph)
 
     def _add(self, place: int, execution: Execution, priced: PricedOp, phase: Phase) -> None:
         graph, arrays = self.graph, self._arrays
@@ -237,20 +257,26 @@ class _BySize:
         means, tensors = meaning(priced.name, priced.args, priced.priced.category), tensors_of(priced.args)
         if means.operator == Operator.GATHER and means.params is None:  # of a list of indices that was not recorded
             means = replace(means, params=0)
+        if priced.name.startswith(LISTS):
+            means = Meaning(Operator.OTHER, ())
         added = self._store_gradients(place, execution, priced)
         taken = [tensors[index] for index in means.takes]
+        result = result_of(priced, means, tensors)
+        if means == OF_TABLE and result is not None:  # into what was filled before
+            taken = [result, *taken]
         is_gradient_first = is_backward and means.operator != Operator.DOT
         forward = self._operands.get(number, ()) if is_backward else ()
         matches = arrays.matches(taken, forward, place, is_gradient_first=is_gradient_first)
         if not is_backward and number != NONE:
             self._operands.setdefault(number, []).extend(made for made in matches if made is not None)
         takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
+        if means == OF_TABLE and result is not None and graph.value(takes[0]) is None:
+            takes = takes[1:]
         if added is not None and (zeros := self._gradients.zeros(added, graph.arrays[takes[0]])) is not None:
             takes = (zeros, *takes[1:])
-        result = _result(priced, means, tensors)
         gives = () if result is None else (arrays.given(result, place, is_buffer=means.operator in _BUFFERS),)
         if means.operator == Operator.SORT and result is not None:  # it gives positions too
-            gives = (*gives, arrays.given(Tensor(result.shape, _INT64), place))
+            gives = (*gives, arrays.given(Tensor(result.shape, INT64), place))
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             self._arrays = Arrays(graph)
         elif result is None:
@@ -260,14 +286,21 @@ class _BySize:
             gives = (graph.array(Array(result.shape, result.dtype, sure=False)),)
         if is_backward and result is not None and _may_be_stored(means, taken):
             self._made.setdefault((execution.mark, result.shape), []).extend((execution.op, array) for array in gives)
-        graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.priced.category))
+        graph.kernels[place] = Kernel(priced.priced.cost or NOTHING, fuses=fuses(priced.name, priced.priced.category))
         graph.forced |= _forced(place, execution, priced)
         location = execution.context.location
-        append(graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place))
+        node = Node(Operator.OTHER, (), (), None, place, phase, number, location, place)
+        given = self._lists.add(priced, [array for _, array in self._stored], node)
+        if not given:
+            append(graph, means, takes, gives, node)
+        for array in given:
+            arrays.add(array, place)
         if means.operator == Operator.COPY and gives:
             arrays.write_part(tensors[0], gives[0], place)
         if added is not None and gives:
             self._gradients.store(gives[0], added, is_added=True)
+            before = next((place for place, (shape, _) in enumerate(self._stored) if shape == added), len(self._stored))
+            self._stored[before : before + 1] = [(added, gives[0])]
         if phase == Phase.UPDATE:
             self._gradients.update(priced.name, _updated(priced))
         elif priced.name in ZEROS and not is_backward:
@@ -290,6 +323,7 @@ class _BySize:
         self.graph.results.update((array,) if before else ())
         if is_alone:
             self._gradients.store(array, shape)
+            self._stored.append((shape, array))
 
 
 def _may_be_stored(means: Meaning, taken: Sequence[Tensor]) -> bool:
@@ -430,6 +464,11 @@ class Arrays:
             self._stacks[array.shape[1:]] = made
         return made.number
 
+    def add(self, number: int, place: int) -> None:
+        """Notes an array that was made by an execution."""
+        array = self._graph.arrays[number]
+        self._made.setdefault(array.elements, []).append(Made(number, array, place))
+
     def write_part(self, part: Tensor, given: int, place: int) -> None:
         """Appends the update of the last array of one value, or of others' elements, that was just made, if a copy writes a part of it."""
         self._buffers = [made for made in self._buffers if place - made.place <= FILLED]
@@ -478,76 +517,3 @@ def _own_axes(tensor: Tensor) -> tuple[int, ...]:
     """The axes of an operand that are not expanded."""
     strides = tensor.strides or (1,) * len(tensor.shape)
     return tuple(axis for axis, (size, stride) in enumerate(zip(tensor.shape, strides, strict=False)) if stride or size == 1)
-
-
-def _result(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Tensor | None:
-    """The result of an op, ``None`` if the trace does not tell it; gathered rows of unknown number have the shape (0, width)."""
-    if not tensors:
-        return None
-    first = tensors[0]
-    if isinstance(means.params, Sizes):
-        left, right = (tensors[index] for index in means.takes[:2])
-        return Tensor((*left.shape[:-1], *right.shape[1:][-1:]), left.dtype)
-    if means.operator == Operator.FOURIER:
-        return transformed(Call(priced.name, args=priced.args))
-    if means.operator == Operator.CONVOLUTION:
-        return convolved(Call(priced.name, args=priced.args))
-    if means.operator == Operator.CAST and means.takes == (0,):
-        return Tensor(first.shape, Call(priced.name, args=priced.args).format(1))
-    if means.operator == Operator.REDUCE:
-        return _reduced(first, means, priced.args)
-    if means.operator in _LIKE_FIRST:
-        return Tensor(first.shape, first.dtype, first.strides if priced.name == "aten::copy_" else None)
-    if means.operator in (Operator.INVERSE, Operator.SOLVE):
-        return tensors[min(1, len(tensors) - 1)]  # as large as the columns, or as the matrix
-    if means.operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE):
-        return Tensor(broadcast(tensors))  # of booleans, which some recordings call bytes
-    if means.operator in SOFTMAXES:
-        return _softmax(tensors, priced.args)
-    if means.operator == Operator.SORT or (means.operator == Operator.SELECT and means.takes[-1] == 0):  # which some write in place
-        return Tensor(first.shape, first.dtype)
-    if means.operator == Operator.RANDOM:
-        count = next((arg for arg in priced.args[1:] if isinstance(arg, int)), 0)
-        return Tensor((*first.shape[:-1], count), _INT64)
-    if means.operator == Operator.GATHER and isinstance(means.params, Rows):
-        return Tensor(tensors[-1].shape, first.dtype)
-    if means.operator == Operator.GATHER:
-        rows = tensors[1].elements if len(tensors) > 1 and len(first.shape) == 2 else 0  # of more axes a mask may choose
-        return Tensor((rows, first.shape[-1]), first.dtype) if means.params == 0 and len(first.shape) > 1 else None
-    if isinstance(means.params, Padding):
-        sides = zip(first.shape, means.params.low, means.params.high, strict=True)
-        return Tensor(tuple(size + low + high for size, low, high in sides), first.dtype)
-    if means.operator == Operator.PAD:
-        sizes = priced.args[1] if len(priced.args) > 1 else None
-        return Tensor(sizes, first.dtype) if isinstance(sizes, tuple) and all(isinstance(size, int) for size in sizes) else None
-    if means.operator == Operator.CONCATENATE:
-        return _joined(tensors, means.params)
-    if means.operator in (Operator.PATCHES, Operator.FOLD):
-        return windows_result(Call(priced.name, args=priced.args))
-    return result_of(priced)
-
-
-def _reduced(source: Tensor, means: Meaning, args: Sequence[object]) -> Tensor:
-    """The result of a reduction, with the axes that it keeps."""
-    axes = means.params.axes if isinstance(means.params, Axes) else ()
-    is_kept = any(arg is True for arg in args[2:])
-    shape = tuple(1 if axis in axes else size for axis, size in enumerate(source.shape) if is_kept or axis not in axes)
-    return Tensor(shape, source.dtype)
-
-
-def _softmax(tensors: Sequence[Tensor], args: Sequence[object]) -> Tensor:
-    """The result of a softmax: of a compiled one, whose arguments are all pointers, the last of its largest tensors; it may widen."""
-    largest = max(reversed(tensors), key=lambda tensor: tensor.elements)
-    is_widened = len(args) > 2 and args[2] is True
-    return Tensor(largest.shape, _FP32 if is_widened else largest.dtype)
-
-
-def _joined(tensors: Sequence[Tensor], axis: object) -> Tensor | None:
-    """The result of a concatenation, of which empty parts may have any shape."""
-    rank = max(len(tensor.shape) for tensor in tensors)
-    parts = [tensor for tensor in tensors if len(tensor.shape) == rank]
-    if not isinstance(axis, int) or not -rank <= axis < rank:
-        return None
-    shape = list(parts[0].shape)
-    shape[axis] = sum(part.shape[axis] for part in parts)
-    return Tensor(tuple(shape), parts[0].dtype)

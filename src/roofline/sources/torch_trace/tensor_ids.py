@@ -71,7 +71,7 @@ def tensors_by_ids(
         places_changed = [index for index in changed if 0 <= index < len(operands)]
         used[place] = Used(int(host.end[place]), caller, operands, places_changed, ())
     for (_, _, _, given), place in zip(ids.ops, places.tolist(), strict=True):
-        if place in used and (results := [memories.first[memory] for memory in given[::2] if memory in memories.first]):
+        if place in used and (results := memories.results(given[::2])):
             used[place] = replace(used[place], results=results)
     return UsedTensors(used, last | dict.fromkeys(ids.left, NEVER_FREED))
 
@@ -106,15 +106,21 @@ class Seen(Struct, frozen=True):
 
 
 class Memories:
-    """Where the tensors lie, memory by memory; ``first`` has the first tensor in each. ``allocated`` has bytes of those allocated here."""
+    """Where the tensors lie, memory by memory. ``allocated`` has the bytes of those allocated here."""
 
     def __init__(self, allocated: dict[int, int]) -> None:
         self._allocated = allocated
-        self.first: dict[int, Operand] = {}
+        self._first: dict[int, Operand] = {}
+        self._unsized: dict[int, Operand] = {}  # the first tensor in each memory whose sizes are not recorded
         self._tensors: dict[tuple[int, int], Seen] = {}  # by memory and number of the tensor
         self._views: dict[int, list[View]] = {}
         self._latest: dict[int, View | None] = {}
         self._spots: dict[tuple[int, object, object], set[Spot]] = {}  # of tensors by memory, sizes and strides
+
+    def results(self, memories: Sequence[int]) -> list[Operand]:
+        """The first tensor that an op took in each of these memories, if one did."""
+        first = {memory: self._first.get(memory) or self._unsized.get(memory) for memory in memories}
+        return [operand for operand in first.values() if operand is not None]
 
     def operand(self, tensor: Tensor | None, memory: int, number: int) -> Operand:
         """A tensor with its position; its sizes are those that it had before where they are not recorded, and so is its number format."""
@@ -123,16 +129,18 @@ class Memories:
         seen = self._tensors.get((memory, number))
         self._latest[memory], latest = None, self._latest.get(memory)
         if tensor is None:
-            return (None, Position(memory, 0, number)) if seen is None else seen.operand
+            operand = (None, Position(memory, 0, number)) if seen is None else seen.operand
+            self._unsized.setdefault(memory, operand)
+            return operand
         if tensor.dtype is None:
-            known = seen.operand if seen is not None else self.first.get(memory)
+            known = seen.operand if seen is not None else self._first.get(memory)
             tensor = replace(tensor, dtype=known[0].dtype if known is not None and known[0] is not None else None)
         if seen is not None and seen.operand[0] == tensor:
             return seen.operand
         spot = seen.spot if seen is not None else self._new(tensor, memory, number, latest)
-        operand = tensor, self._position(tensor, spot, memory)
+        operand = (tensor, self._position(tensor, spot, memory))
         self._tensors[memory, number] = Seen(operand, spot)
-        self.first.setdefault(memory, operand)
+        self._first.setdefault(memory, operand)
         return operand
 
     def _position(self, tensor: Tensor, spot: Spot, memory: int) -> Position:
@@ -141,7 +149,7 @@ class Memories:
 
     def _fills(self, tensor: Tensor, memory: int) -> bool:
         """Whether a tensor has as many bits as that for which its memory was allocated."""
-        first = self.first.get(memory, (tensor, None))[0]
+        first = self._first.get(memory, (tensor, None))[0]
         bits = tensor.elements * _bits(tensor.dtype)
         is_first = first is not None and bits == first.elements * _bits(first.dtype)
         return is_first and self._allocated.get(memory, -1) - ROUNDING < bits // 8 <= self._allocated.get(memory, -1)
@@ -152,7 +160,7 @@ class Memories:
         same = self._spots.setdefault((memory, tensor.shape, tensor.strides), set())
         possible = [view for view in views if view.may_be(tensor)]
         spots = {view.spot for view in possible}
-        if is_allocated and memory not in self.first:
+        if is_allocated and memory not in self._first:
             spot = 0, NONE
         elif len(spots) == 1 and all(view.clear for view in possible) and (same <= spots or possible[-1] is latest):
             (spot,) = spots

@@ -15,19 +15,13 @@ from ..lower import graph_of
 from ..pricing import PricedOp, Prices
 from ..used_tensors import UsedTensors
 from .channel_order import channels_first, converted_shares
-from .dense_gradients import dense_gradients
-from .list_optimizers import list_optimizers
 from .recorded import PricedExecution, Recorded
 from .second_passes import repeated_pass
 from .unused_results import unused_results
 
 Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
 # Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-RULES: Rules = (
-    unused_results,
-    dense_gradients,
-    list_optimizers,
-)  # of those that find the same kind for an op and context the later one wins
+RULES: Rules = (unused_results,)
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 
 
