@@ -6,7 +6,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.sources import read
-from roofline.sources.xspace.tpu_counters import NOT_USED
+from roofline.sources.xspace.peaks import NOT_USED
 from toys import toy
 from xspace_profiles import MICROSECOND as US
 from xspace_profiles import write

@@ -18,7 +18,7 @@ from ..cost import Cost
 from ..formulas.network import Network
 from ..graph.fusion import grouped
 from ..resource import HBM
-from ..torch_prices.fusing import POINTWISE, REDUCING
+from ..torch_prices.operators import POINTWISE, REDUCING
 from ..workload import Op
 from .recorder import Kept, Seen
 from .workload import op_of, repeated

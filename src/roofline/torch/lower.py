@@ -7,8 +7,7 @@ from ..graph import GPU_BY_REQUEST, Array, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..graph.facts.equal_arrays import equal_arrays
 from ..torch_prices import Priced, Tensor
-from ..torch_prices.fusing import fuses
-from ..torch_prices.operators import append, function_of, meaning, tensors_of
+from ..torch_prices.operators import append, function_of, fuses, meaning, tensors_of
 from .recorder import BACKWARD, Kept, Seen
 
 

@@ -33,6 +33,9 @@ _AFTER = {
 }
 FOREACH = "aten::_foreach_"
 LISTS = (FOREACH, "aten::_fused_")  # the names of operators on lists of tensors begin like this
+# Categories of operators that a compiler computes in one kernel with those around them: of each element, or of rows that are reduced.
+POINTWISE = frozenset(("elementwise", "cast", "copy", "data movement", "gather"))
+REDUCING = frozenset(("normalisation", "softmax", "reduction", "loss"))
 CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
@@ -134,6 +137,11 @@ class Meaning(Struct, frozen=True):
 
 
 OF_TABLE = Meaning(Operator.SCATTER_ADD, (1, 0), 0)  # the gradient of a table
+
+
+def fuses(name: str, category: str) -> bool:
+    """Whether a compiler computes an operator of a category in one kernel with those around it, also one on lists."""
+    return category in POINTWISE or category in REDUCING or (category == "optimizer" and name.startswith(FOREACH))
 
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:

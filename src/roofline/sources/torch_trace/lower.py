@@ -18,8 +18,7 @@ from ...graph.array_memory import ArrayMemory
 from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
 from ...torch_prices.call import INT64
-from ...torch_prices.fusing import fuses
-from ...torch_prices.operators import FOREACH, LISTS, OF_TABLE, Meaning, append, function_of, meaning, tensors_of
+from ...torch_prices.operators import FOREACH, LISTS, OF_TABLE, Meaning, append, function_of, fuses, meaning, tensors_of
 from .columns import NONE
 from .executions import Execution
 from .gradients import UNKNOWN, ZEROS, StoredGradients

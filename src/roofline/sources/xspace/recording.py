@@ -86,7 +86,7 @@ def _lost_names(devices: Sequence[DevicePart]) -> list[str]:
 def _tpu_counters(space: Space) -> tuple[tuple[tuple[str, float], ...], list[str]]:
     if not any(plane.name.startswith(TPU_PREFIX) for plane in space.planes):
         return (), []
-    from .tpu_counters import measured, register_notes
+    from .peaks import measured, register_notes
 
     return measured(space), register_notes(space, TPU_PREFIX)
 
