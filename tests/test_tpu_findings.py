@@ -105,6 +105,30 @@ def test_copies_into_an_order_that_the_author_decides_on_are_told(entry: str) ->
     assert _avoidable(_copied(entry)) == {"copy": {"layout-copies"}}
 
 
+@every(
+    ("op_name", "is_told"),
+    [
+        ("jit(f)/dot_general", True),
+        ("jit(qr)/dot_general", True),  # a function of the author's, of this name
+        ("jit(f)/jit(fft)", False),
+        ("jit(f)/jit(cholesky)/cholesky", False),
+        ("jit(f)/jit(_solve_triangular)/triangular_solve", False),
+        ("jit(f)/jit(qr)/householder_product", False),
+    ],
+)
+def test_products_that_a_compiler_makes_of_transforms_and_factorisations_have_no_narrow_format(op_name: str, *, is_told: bool) -> None:
+    program = f"""HloModule jit_f, is_scheduled=true
+
+ENTRY %main (a: f32[2048,2048], b: f32[2048,2048]) -> f32[2048,2048] {{
+  %a = f32[2048,2048]{{1,0:T(8,128)}} parameter(0)
+  %b = f32[2048,2048]{{1,0:T(8,128)}} parameter(1)
+  ROOT %c = f32[2048,2048]{{1,0:T(8,128)}} convolution(%a, %b), dim_labels=bf_io->bf, operand_precision={{highest,highest}}, \
+metadata={{op_name="{op_name}"}}
+}}
+"""
+    assert _avoidable(program) == ({"c": {"wide-format"}} if is_told else {})
+
+
 def test_half_used_copies_of_the_compiler_are_a_matter_of_layout() -> None:
     # A table of 64 columns, which the compiler keeps by columns, is turned before its rows are looked up.
     program = """HloModule jit_f, is_scheduled=true

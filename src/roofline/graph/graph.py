@@ -68,7 +68,7 @@ class Kernel(Struct, frozen=True, gc=False):
 
 
 class Operation(Struct, frozen=True, gc=False):
-    """What an author wrote, from which a compiler made nodes: an operator that moves elements, and an einsum, where their names tell it."""
+    """What an author wrote, from which a compiler made nodes, where names tell it: an einsum, or an operator made of others."""
 
     operator: Operator | None = None
     einsum: str = ""

@@ -19,6 +19,7 @@ KIND, CLASS = "layout-copies", "layout"
 ARGUMENTS = "arguments"  # the group of arguments that are copied for matmuls
 SMALL = 1 / 16  # of a reordered array: the work for an update of at most that size does not count (a choice)
 MOST_SIZES = 6  # of an array that is described by its sizes
+_ASKED: dict[Operator | None, str] = {Operator.TRANSPOSE: " by a transpose", Operator.LOOP: " for a loop that carries it"}
 _MOVES = frozenset(
     (
         Operator.TRANSPOSE,
@@ -123,7 +124,7 @@ def _asked(graph: Graph, node: Node) -> str:
         return ""
     if operation.einsum:
         return f" from einsum '{operation.einsum}'"
-    return " by a transpose" if operation.operator == Operator.TRANSPOSE else " for a loop that carries it"
+    return _ASKED.get(operation.operator, "")
 
 
 def _reader(graph: Graph, written: Sequence[int], products: Mapping[int, Node]) -> str:

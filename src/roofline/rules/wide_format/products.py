@@ -161,12 +161,18 @@ def double_group(graph: Graph) -> str:
 
 
 def multiplying(graph: Graph) -> Iterator[tuple[int, Resource]]:
-    """The kernels whose products run on a matrix unit, but for factorisations and solves, and the unit."""
+    """The kernels whose products run on a matrix unit, but for factorisations, solves and transforms, and the unit."""
     for kernel, launch in graph.kernels.items():
         units = [resource for resource, _ in launch.cost.amounts if resource.unit == "matrix"]
         inside = graph.inside.get(kernel, ())
-        if units and inside and not any(node.operator in _SOLVING for node in inside):
+        if units and inside and not any(_is_of_solver(graph, node) for node in inside):
             yield kernel, next((unit for unit in units if unit.kind in graph.backend.wide), units[0])
+
+
+def _is_of_solver(graph: Graph, node: Node) -> bool:
+    """Whether a node is a factorisation or solve, or a product of which a compiler makes one that the author wrote, or a transform."""
+    written = graph.operations.get(node.operation) if node.operator in _FACTORS else None
+    return node.operator in _SOLVING or (written is not None and written.operator in (Operator.FOURIER, *_SOLVING))
 
 
 def _main(inside: Iterable[Node]) -> Node:
