@@ -138,6 +138,22 @@ def test_cycles_are_trusted_beyond_the_sustained_rate_for_large_products_on_v2_t
     assert expected.high_s == pytest.approx(2 * peak_s)
 
 
+@every(("share", "is_near"), [(0.96, True), (0.9, False)])
+def test_an_estimate_a_few_per_cent_below_the_minimum_is_the_minimum(share: float, *, is_near: bool) -> None:
+    # 768 x 6272 x 768 on v5p: 36 pairs of tiles and 784 rows for each of 8 units are 28,224 cycles; the compiler states 27,118.
+    machine, flops = load("v5p"), 2 * 768 * 6272 * 768
+    calibration = calibration_for(machine)
+    peak_s = flops / machine.rate("matrix/bf16")
+    product = MatrixWork(flops=flops, depth=6272, widths=(768, 768))
+    compiled = Compiled(cycles=share * peak_s * (calibration.clock_hz or 0), products=(product,))
+    expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration, compiled=compiled)
+    assert expected is not None
+    assert expected.time_s == pytest.approx(peak_s if is_near else peak_s / 0.85)
+    assert expected.low_s == pytest.approx(peak_s)
+    assert expected.high_s == pytest.approx(peak_s / 0.85 * (1 if is_near else 1.4))
+    assert ("leaves out" in expected.evidence) is not is_near
+
+
 def test_an_estimate_below_the_minimum_says_nothing_and_the_evidence_says_so() -> None:
     # A copy within VMEM of 256 registers of 4 KiB: v5e stores one a cycle, the compiler's 100 cycles are for any size. Its bundles: 540.
     machine = load("v5e")

@@ -19,7 +19,7 @@ from .attention import decode_time, prefill_time
 from .calibration import BORROWED, LATENCY_REGIME_S, WIDE, Calibration, Family
 from .collectives import collective_time
 from .compiled_programs import NAME as COMPILED
-from .compiled_programs import compiled_time
+from .compiled_programs import compiled_time, leaves_out
 from .products import product_time
 from .streams import pointwise_time, row_time
 from .terms import Estimate, Hardware
@@ -99,7 +99,7 @@ def _of_compiled(
     """The prediction of an op of a program that the TPU compiler made."""
     made, (low_s, high_s) = compiled_time(placed, placed.cost, compiled, machine, family, calibration)
     cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units at sustained rates"
-    if compiled.cycles and made.terms["cycles"] < placed.floor_s:
+    if compiled.cycles and leaves_out(made.terms["cycles"], placed):
         stated = show(made.terms["cycles"], "s")
         cycles = f"the limit of {placed.unit} at its sustained rate, which the compiler's own estimate ({stated}) leaves out"
     return Prediction(

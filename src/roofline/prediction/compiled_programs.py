@@ -6,7 +6,7 @@ core          vector unit, functions, transposes, and VMEM but beside a product:
 limit         the longest of these, plus the first load and the last store of a product, as much as a window in VMEM holds, plus the
               latency of a copy from main memory
 time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate; just the cycles for large
-              products on v2 to v5p that the matrix unit bounds; the limit where the cycles are below the minimum
+              products on v2 to v5p that the matrix unit bounds; the limit where the cycles leave out the unit of the minimum
 
 The cycles are right to a few per cent for large products on v2 to v5p and for plain streams; for attention scores, narrow convolutions,
 pads, fills and sums in place they are 1.3 to 6 times too long, so that the limit is nearer. Copies and fills within VMEM have 100 cycles
@@ -28,6 +28,7 @@ MATRIX = "matrix"
 VMEM = ("vmem.read", "vmem.write")
 _SIDE = 128  # of the matrix units of v2 to v5p, for whose products the cycles are right
 _LARGE = 4 * _SIDE  # each side of a large product; one of attention has the size of a head, 64 to 256
+_LEAST = 0.95  # of the minimum: cycles are estimates to a few per cent
 _OTHERWISE = (1.0, 1.4)  # interval around an op without cycles: between its limits at peak rates, and this times its time
 
 
@@ -45,10 +46,15 @@ def compiled_time(
         limit += family.values["floor"] + start
     cycles_s = compiled.cycles / calibration.clock_hz if compiled.cycles and calibration.clock_hz else None
     stated = terms if cycles_s is None else {**terms, "cycles": cycles_s}
-    if cycles_s is None or cycles_s < placed.floor_s:
+    if cycles_s is None or leaves_out(cycles_s, placed):
         return Estimate(limit, stated), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
     seconds = max(cycles_s if _has_right_cycles(compiled, machine, filled, longest) else min(cycles_s, limit), placed.floor_s)
-    return Estimate(seconds, stated), (min(longest, seconds), max(cycles_s, seconds))
+    return Estimate(seconds, stated), (min(longest, seconds), cycles_s if cycles_s > placed.floor_s else max(limit, seconds))
+
+
+def leaves_out(cycles_s: float, placed: Placement) -> bool:
+    """Whether the compiler's cycles leave out the unit that bounds an op: they are below its minimum."""
+    return cycles_s < _LEAST * placed.floor_s
 
 
 def _has_right_cycles(compiled: Compiled, machine: Machine, filled: float, longest: float) -> bool:
