@@ -21,7 +21,7 @@ from roofline.files.input_limits import DEFAULT, Limits, parse_limits, set_limit
 from roofline.hlo.read import parse_all
 from roofline.hlo.read.wire import unpack
 from roofline.sources import read, table_columns
-from roofline.sources.torch_trace import chunks
+from roofline.sources.torch_trace.read import chunks
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.sources.xspace.space import Space
 from xspace_writer import Event, Line, Plane, bytes_field, number_field, space

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from roofline.sources.torch_trace.columns import NONE
 from roofline.sources.torch_trace.executions import Execution, executions_of
 from roofline.sources.torch_trace.linking import Work
+from roofline.sources.torch_trace.read.columns import NONE
 
 
 def work(op: list[int], launch: list[int], device: list[int]) -> Work:

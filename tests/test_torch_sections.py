@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from roofline.errors import SourceError
-from roofline.sources.torch_trace import chunks, reading, sections
+from roofline.sources.torch_trace.read import chunks, reading, sections
+from roofline.sources.torch_trace.read.sections import sections_of
 from roofline.sources.torch_trace.recording import merge, read_part
-from roofline.sources.torch_trace.sections import sections_of
 from torch_writer import training
 
 EVENTS = training(6, distributedInfo={"rank": 3}).events
@@ -117,7 +117,8 @@ def test_the_process_is_copied_before_it_has_threads_and_its_copy_reads_the_rest
     path.write_bytes(FORMS["on one line"])
     program = f"""if True:
         import os
-        from roofline.sources.torch_trace import reading, recording, sections
+        from roofline.sources.torch_trace import recording
+        from roofline.sources.torch_trace.read import reading, sections
         sections.LEAST_FORKED_BYTES, sections.AHEAD_BYTES, reading.cores = 4000, 1000, lambda: 2
         copy, copies = os.fork, []
         os.fork = lambda: copies.append(copy()) or copies[-1]

@@ -16,8 +16,8 @@ from roofline.machine import Machine
 from roofline.report import OpInfo, Report
 from roofline.sources import find, read
 from roofline.sources.cache import pack, unpack
-from roofline.sources.torch_trace import chunks
-from roofline.sources.torch_trace.capture_files import capture_files
+from roofline.sources.torch_trace.read import chunks
+from roofline.sources.torch_trace.read.capture_files import capture_files
 from roofline.sources.torch_trace.recording import read_part
 from roofline.torch_prices import forget, register
 from roofline.workload import Recording

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import UsageError
 from ..files.output_files import staging_folder
-from ..sources.torch_trace.capture_files import FOLDER as CAPTURE_TRACES
+from ..sources.torch_trace.read.capture_files import FOLDER as CAPTURE_TRACES
 from ..torch.trace_files import PROFILES, pack, trace_name, worker_name
 from .hook.roofline_hook_torch import TRACE
 

@@ -46,7 +46,7 @@ def traces_in(folder: Path | str) -> list[str]:
     A trace that was recorded while graphs were captured is not a rank of its own; such traces count only if there are no others.
     """
     from .torch_trace import TRACES  # here because only folders and runs of several files need it
-    from .torch_trace.capture_files import is_capture
+    from .torch_trace.read.capture_files import is_capture
 
     below = [file for file in files_below(folder) if file.name.endswith(TRACES)]
     here = sorted(file for file in Path(folder).iterdir() if file.name.endswith((".json", ".json.gz")))

@@ -15,8 +15,6 @@ from ..merging import warm_up
 from ..parts import DevicePart, Mark, Part
 from ..target import Target, network_for
 from ..timeline import spans, with_host, with_lanes, with_timeline
-from .arrays import distinct
-from .columns import NONE
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
 from .earlier_launches import recorded_twins
@@ -27,9 +25,11 @@ from .host import host_of, launches_of
 from .idle import IdleDevice, explain
 from .linking import used_launches, work_of
 from .pricing import Prices, priced_executions
-from .properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .ranks import waiting_included
-from .reading import Trace
+from .read.arrays import distinct
+from .read.columns import NONE
+from .read.properties import device_of, rank_of, unrecorded_steps, world_size_of
+from .read.reading import Trace
 from .rows import ORDERED_STEPS, PS, DeviceRows
 from .steps import steps_of
 from .tensor_ids import read_ids, tensors_by_ids

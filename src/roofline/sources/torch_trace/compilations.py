@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import distinct
-from .columns import PYTHON
 from .graphs import BEGIN_CAPTURE
 from .host import Host, Launches
+from .read.arrays import distinct
+from .read.columns import PYTHON
 from .steps import Steps
 
 # Only functions that compile: in every step, compiled functions run through runtime_wrappers.py, utils.py and schemas.py of AOTAutograd

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .arrays import Integers, distinct
-from .columns import ANNOTATION, NONE, OP, PYTHON, Numbered
 from .host import Host
+from .read.arrays import Integers, distinct
+from .read.columns import ANNOTATION, NONE, OP, PYTHON, Numbered
 
 BACKWARD = "autograd::engine::evaluate_function"
 MODULE = "nn.Module: "

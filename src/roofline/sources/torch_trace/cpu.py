@@ -15,11 +15,11 @@ import numpy as np
 from msgspec import Struct
 
 from ...torch_prices import has_price
-from .arrays import Integers
-from .columns import KERNEL, NONE, OP, PYTHON, Columns
 from .host import Host, Launches
 from .linking import Work
 from .pricing import COMPILED_CALL
+from .read.arrays import Integers
+from .read.columns import KERNEL, NONE, OP, PYTHON, Columns
 
 # Ops that allocate, make views, or only call others: bookkeeping of the host, not work on data.
 _NO_WORK = re.compile(

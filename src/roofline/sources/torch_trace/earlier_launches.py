@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from .arrays import Integers, distinct
-from .columns import NONE
 from .host import Host
 from .linking import Work
+from .read.arrays import Integers, distinct
+from .read.columns import NONE
 
 LEAST_MATCHED = 0.9  # the share of events that must equal their twins in an alignment
 MOST_PLACES = 2_000  # ends of a step that are tried if no steps were annotated

@@ -6,10 +6,10 @@ from itertools import pairwise
 import numpy as np
 from msgspec import Struct, field
 
-from .arrays import Flags, Integers
-from .columns import NONE
 from .context import NOWHERE, Context
 from .linking import Work
+from .read.arrays import Flags, Integers
+from .read.columns import NONE
 
 Key = tuple[int, int, int]  # the op, the launch where there is no op or a graph was launched, and the device
 

@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...graph import Array, Gradient, Graph, Node, Operator, Phase
-from .columns import NONE
 from .executions import Execution
+from .read.columns import NONE
 from .unneeded.recorded import Recorded
 
 Shape = tuple[int, ...]

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .arrays import Flags, Integers
-from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP
 from .host import Host, Launches
 from .linking import Work
+from .read.arrays import Flags, Integers
+from .read.columns import KERNEL, MEMCPY, MEMSET, NONE, OP
 
 _REPLAY = re.compile(r"(?:cu|cuda|hip)GraphLaunch")
 BEGIN_CAPTURE, _END = re.compile(r"StreamBeginCapture"), re.compile(r"StreamEndCapture")

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .arrays import Integers
-from .columns import ANNOTATION, NONE, OP, PYTHON, Columns
+from .read.arrays import Integers
+from .read.columns import ANNOTATION, NONE, OP, PYTHON, Columns
 
 ROUNDING_NS = 1_000  # an event may end this much later than the one around it, by rounding
 

@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from ..idle import Gap
 from ..parts import DevicePart
-from .arrays import Integers
-from .columns import MEMCPY, NONE
 from .host import Host, Launches
 from .linking import Work, used_launches
+from .read.arrays import Integers
+from .read.columns import MEMCPY, NONE
 from .recording_cost import launching_time
 from .rows import PS
 

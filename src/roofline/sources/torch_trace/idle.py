@@ -15,13 +15,13 @@ from ...workload import GRAPH_BREAK
 from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, OPERATOR, SENT, TRIALS, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
-from .arrays import Integers, distinct
-from .columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .compilations import compiles
 from .context import BACKWARD, MODULE, users_line
 from .host import Host, Launches
 from .host_reads import mark_late_hosts, mark_lost_leads, mark_reads, pace_of, waiting_calls
 from .linking import Work
+from .read.arrays import Integers, distinct
+from .read.columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
 from .recording_cost import fit_recording, mark_recording, mark_recording_between
 from .rows import PS
 from .trials import trying_convolutions

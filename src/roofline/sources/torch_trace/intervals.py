@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .arrays import Integers
+from .read.arrays import Integers
 
 
 def uncovered(start: Integers, end: Integers) -> Integers:

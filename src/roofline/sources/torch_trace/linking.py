@@ -7,9 +7,9 @@ silently give wrong ops.
 import numpy as np
 from msgspec import Struct
 
-from .arrays import Integers
-from .columns import NONE, OP, Columns
 from .host import Host, Launches
+from .read.arrays import Integers
+from .read.columns import NONE, OP, Columns
 
 COMPARED_WITH_ITSELF = ("aten::isnan",)  # runs x != x; the trace does not record that both operands are the same tensor
 

@@ -19,11 +19,11 @@ from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
 from ...torch_prices.call import INT64
 from ...torch_prices.operators import FOREACH, LISTS, OF_TABLE, Meaning, append, function_of, fuses, meaning, tensors_of
-from .columns import NONE
 from .executions import Execution
 from .gradients import UNKNOWN, ZEROS, StoredGradients
 from .lists import Lists
 from .pricing import PricedOp
+from .read.columns import NONE
 from .results import result_of
 from .unneeded.recorded import Recorded
 from .used_tensors import Operand, Used, UsedTensors

@@ -16,12 +16,12 @@ from ...dtypes import DType
 from ...formulas.network import Network
 from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, has_users_price, price
 from ...torch_prices.inductor import COMPILED_KERNELS
-from .arrays import Integers
-from .columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
 from .executions import Execution, Executions
 from .host import Host, Launches
 from .linking import Work
-from .op_arguments import arguments, extra_fields
+from .read.arrays import Integers
+from .read.columns import KERNEL, MEMCPY, MEMSET, NONE, OP, Columns, Numbered
+from .read.op_arguments import arguments, extra_fields
 from .surroundings import Surroundings
 
 LONGEST_SIZE = 20  # digits of a side of a grid

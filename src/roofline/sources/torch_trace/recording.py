@@ -8,7 +8,7 @@ from typing import Any
 from ...workload import Recording
 from ..parts import Part
 from ..target import Target
-from .capture_files import capture_files, execution_trace_files
+from .read.capture_files import capture_files, execution_trace_files
 from .recognition import looks_like_trace
 
 FORMAT = "torch"
@@ -31,11 +31,11 @@ def read_part(
     progress: Callable[[int, int], None] | None = None,
 ) -> Part:
     """Reads one trace, or its ``data`` if they are already in memory, into a part."""
-    from .reading import read_trace
+    from .read.reading import read_trace
 
     trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared, meanwhile=_import_the_rest)
     from .assembly import part_of  # imports numpy, which recognising a file does not need
-    from .captures import with_captures
+    from .read.captures import with_captures
 
     if _replays_unknown_graphs(trace.columns.names):
         trace.notes += with_captures(trace, capture_files(path))
@@ -50,7 +50,8 @@ def read_part(
 def _import_the_rest() -> None:
     """Imports the modules that are needed after reading a trace."""
     from ...torch_prices.registry import known_ops
-    from . import assembly, captures  # noqa: F401
+    from . import assembly  # noqa: F401
+    from .read import captures  # noqa: F401
 
     known_ops()  # imports all prices
 

@@ -30,9 +30,9 @@ import numpy as np
 
 from ...units import parse
 from ..idle import Gap
-from .arrays import Flags, Integers
-from .columns import OP, PYTHON
 from .host import Host, Launches
+from .read.arrays import Flags, Integers
+from .read.columns import OP, PYTHON
 from .rows import PS
 
 _NS, _PS = parse("1 ns", "s"), parse("1 ps", "s")

@@ -21,14 +21,14 @@ from ...torch_prices.inductor import FUSED
 from ...workload import UNPRICED
 from ..parts import AUTOTUNED, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, PartGraph, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
-from .arrays import Flags, Integers, distinct
-from .columns import KERNEL, MEMCPY, NONE, Numbered
 from .context import Contexts
 from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
-from .op_arguments import first_shapes, label
 from .pricing import PricedOp, Prices
+from .read.arrays import Flags, Integers, distinct
+from .read.columns import KERNEL, MEMCPY, NONE, Numbered
+from .read.op_arguments import first_shapes, label
 from .unneeded import Patterns
 from .unneeded.second_passes import LEAST, MULTIPLY, second_passes
 from .used_tensors import UsedTensors

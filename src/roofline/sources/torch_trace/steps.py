@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from ..parts import Instance, numbered
-from .arrays import Integers
-from .columns import ANNOTATION, NONE, OP
 from .host import Host
+from .read.arrays import Integers
+from .read.columns import ANNOTATION, NONE, OP
 
 LEAST_SHARE = 0.5  # of all launches that annotations must cover to be steps
 MOST_UPDATES = 6  # of a step: some train a discriminator five times for each time that they train its generator

@@ -7,9 +7,9 @@ import numpy as np
 
 from ...dtypes import DType
 from ...torch_prices import Tensor
-from .arrays import Integers
-from .columns import NONE
 from .host import Host
+from .read.arrays import Integers
+from .read.columns import NONE
 
 # Ops that take one tensor twice if these ops call them: traces do not tell whether two operands are the same tensor.
 _SAME_OPERANDS = (("aten::kl_div", "aten::xlogy"),)

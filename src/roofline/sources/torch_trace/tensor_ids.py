@@ -17,8 +17,8 @@ from ...errors import SourceError
 from ...graph.array_memory import Position
 from ...torch_prices import Tensor
 from ...torch_prices.operators import tensors_of
-from .columns import NONE
 from .host import Host
+from .read.columns import NONE
 from .used_tensors import NEVER_FREED, Operand, Used, UsedTensors, callers_of, places_of
 
 Number = Annotated[int, Meta(ge=NONE, lt=2**62)]

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Flags
-from .columns import NONE, OP
 from .host import Host, Launches
 from .linking import Work
+from .read.arrays import Flags
+from .read.columns import NONE, OP
 
 LEAST_TRIALS = 3  # kernels that a convolution times by events, one after the other
 _CONVOLVES = re.compile(r"aten::(?:cudnn_|miopen_)\w*conv\w*|aten::convolution_backward$")

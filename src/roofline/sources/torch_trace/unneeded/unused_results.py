@@ -10,8 +10,8 @@ from ....cost import NOTHING
 from ....resource import HBM
 from ....torch_prices import Tensor
 from ....workload import Avoidable
-from ..columns import NONE
 from ..pricing import PricedOp
+from ..read.columns import NONE
 from .recorded import PricedExecution, Recorded, all_tensors
 
 KIND, CLASS = "unused-results", "unused"

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ...errors import SourceError
+from ....errors import SourceError
 from .joining import absorb
 from .properties import rank_of
 from .reading import Trace, read_trace

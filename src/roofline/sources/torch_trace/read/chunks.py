@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import msgspec
 
-from ...errors import SourceError
-from ...files.input_limits import limits
-from ...units import parse
+from ....errors import SourceError
+from ....files.input_limits import limits
+from ....units import parse
 from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 
 CHUNK_BYTES = int(parse("256 KiB", "B"))  # small enough for its events to fit into the CPU's cache

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ...errors import SourceError
-from ...units import parse
+from ....errors import SourceError
+from ....units import parse
 from .chunks import CUT, GZIP, blocks
 
 LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: starting an interpreter takes as long as reading a fifth of that
@@ -26,7 +26,7 @@ BORDER_SEARCH_BYTES = int(parse("1 MiB", "B"))  # searched for the border of two
 UNPACKING = 0.25  # the time to unpack a byte, as a share of the time to decode it
 _PROGRAM = (
     "import pickle, sys; sys.path[:], section = pickle.load(sys.stdin.buffer); "
-    "from roofline.sources.torch_trace.reading import answer_section; answer_section(section)"
+    "from roofline.sources.torch_trace.read.reading import answer_section; answer_section(section)"
 )
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ...errors import SourceError
-from ...files.input_limits import check_limit
-from ..cores import cores
-from ..pipes import opened_path
+from ....errors import SourceError
+from ....files.input_limits import check_limit
+from ...cores import cores
+from ...pipes import opened_path
 from .chunks import Chunks, blocks
 from .columns import Columns
 from .events import Head

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ...torch_prices import CPP_TYPES, Tensor
+from ....torch_prices import CPP_TYPES, Tensor
 
 _TENSORS = ("TensorList", "Tensor[]")
 _NUMBER = re.compile(r"-?\d+")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ...workload import Hardware
+from ....workload import Hardware
 from .events import Head
 
 NVIDIA, AMD = "NVIDIA", "AMD"
