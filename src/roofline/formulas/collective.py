@@ -13,23 +13,22 @@ parallel links widen each lane. A payload in bytes is that many elements of `uin
 
 import re
 from math import prod
-from typing import Literal
+from typing import Annotated, Unpack
 
 from msgspec import Struct
 
-from ..cost import Cost
-from ..dtypes import DType
+from ..cost import NOTHING, Cost
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, send, write
 from ..machine import Ceiling
 from ..operation import Collective
 from ..resource import SCALE_UP, Resource
 from .compute_units import number, vector_work
-from .notation import Dim, Format, Link, ratio
+from .notation import Algorithm as Algorithm
+from .notation import Dim, Format, Link, Links, ratio
 from .registry import formula
 
 DIRECT = ("switch", "all-to-all", "fully connected")  # words of a topology without rings
-Algorithm = Literal["ring", "bidirectional", "torus", "switch"]
 NO_MEMORY = "main-memory traffic of the exchange is not counted"
 COUNTED_ON_REQUEST = f"{NO_MEMORY}; count it with on_chip=True"
 
@@ -173,124 +172,99 @@ def hop_work(link: Link, hops: Dim) -> Cost:
     return Cost.of({f"{link}/hop": hops})
 
 
-def exchange(kind: str, elements: Dim, one: DType, way: Route, link: Link) -> Collective:
-    """A collective by its payload and the chips that take part."""
-    return Collective(kind=kind, devices=way.chips, bytes=one.bytes(elements), link=str(link))
-
-
 def _describe(way: Route, equation: str) -> tuple[str, ...]:
     hops = "1 hop" if way.hops == 1 else f"{way.hops} hops"
     return (f"{way.algorithm} over {way.chips} chips: {equation}, through the busiest link in one direction; {hops}",)
 
 
+class GroupOptions(Links, total=False):
+    """The options of a collective."""
+
+    over: Annotated[Dim, 2]
+    over_y: Annotated[Dim, 1]
+    over_z: Annotated[Dim, 1]
+    dtype: Annotated[Format, "bf16"]
+    on_chip: Annotated[bool, False]
+
+
+class _Exchange:
+    """A collective of some elements among the chips of a group."""
+
+    def __init__(self, name: str, elements: Dim, options: GroupOptions) -> None:
+        self.name, self.elements, self.options = name, elements, options
+        self.way = route(name, options["over"], options["over_y"], options["over_z"], options["algorithm"], options["links"])
+        self.dtype = number(options["dtype"])
+
+    @property
+    def shard(self) -> Dim:
+        """The elements of one chip."""
+        return ratio(self.elements, self.way.chips)
+
+    @property
+    def additions(self) -> Cost:
+        """The adds of one chip: of each element those of all chips but one are shared among them."""
+        return vector_work(self.elements * ratio(self.way.chips - 1, self.way.chips), 0, None)
+
+    def ledger(
+        self, tensor: str, share: Dim, equation: str, reads: tuple[str, Dim], writes: tuple[str, Dim], phases: int = 1, work: Cost = NOTHING
+    ) -> Ledger:
+        """The ``share`` of a tensor over the busiest link; what a chip reads, writes and computes where that is asked for."""
+        way, link, kind = self.way, self.options["link"], self.name.replace("_", "-")
+        rows = sends(tensor, (self.elements,), self.dtype.name, share, link)
+        notes, hops = _describe(way, equation), hop_work(link, phases * way.hops)
+        if self.options["on_chip"]:
+            rows += (read(reads[0], (reads[1],), self.dtype), write(writes[0], (writes[1],), self.dtype))
+            hops += work
+        else:
+            notes += (COUNTED_ON_REQUEST,)
+        moved = Collective(kind=kind, devices=way.chips, bytes=self.dtype.bytes(self.elements), link=str(link))
+        return Ledger(self.name, hops, rows, notes, operation=moved)
+
+
 @formula("all_gather", group="collective", example=(2**26,), aliases=("allgather", "all_gather_into_tensor", "ncclAllGather"))
-def all_gather(
-    elements: Dim,
-    *,
-    dtype: Format = "bf16",
-    over: Dim = 2,
-    over_y: Dim = 1,
-    over_z: Dim = 1,
-    algorithm: Algorithm = "ring",
-    links: int = 1,
-    link: Link = "ici",
-    on_chip: bool = False,
-) -> Ledger:
+def all_gather(elements: Dim, **options: Unpack[GroupOptions]) -> Ledger:
     """All-gather: every chip holds 1/p of `elements` and receives the other (p−1)/p over its lanes.
 
     bytes = size · (p−1)/(p · lanes · links); hops = p−1 on a ring, p//2 in both directions, the sum of side//2 on a torus, 1 through
     a switch. `elements` counts the gathered result.
     """
-    way, one = route("all_gather", over, over_y, over_z, algorithm, links), number(dtype)
-    rows = sends("gathered", (elements,), one.name, way.gathered, link)
-    if on_chip:
-        rows += (read("shard", (ratio(elements, way.chips),), one), write("gathered", (elements,), one))
-    notes = _describe(way, "(p−1)/(p·lanes) of the result") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("all_gather", hop_work(link, way.hops), rows, notes, operation=exchange("all-gather", elements, one, way, link))
+    exchange = _Exchange("all_gather", elements, options)
+    equation = "(p−1)/(p·lanes) of the result"
+    return exchange.ledger("gathered", exchange.way.gathered, equation, ("shard", exchange.shard), ("gathered", elements))
 
 
 @formula("reduce_scatter", group="collective", example=(2**26,), aliases=("reducescatter", "psum_scatter", "ncclReduceScatter"))
-def reduce_scatter(
-    elements: Dim,
-    *,
-    dtype: Format = "bf16",
-    over: Dim = 2,
-    over_y: Dim = 1,
-    over_z: Dim = 1,
-    algorithm: Algorithm = "ring",
-    links: int = 1,
-    link: Link = "ici",
-    on_chip: bool = False,
-) -> Ledger:
+def reduce_scatter(elements: Dim, **options: Unpack[GroupOptions]) -> Ledger:
     """Reduce-scatter: every chip holds `elements`, ends with the sum of 1/p of them and sends (p−1)/p over its lanes.
 
     The reverse of an all-gather, with its bytes and hops. `elements` counts one chip's input. On chip it does (p−1)/p adds per element.
     """
-    way, one = route("reduce_scatter", over, over_y, over_z, algorithm, links), number(dtype)
-    rows = sends("partial", (elements,), one.name, way.gathered, link)
-    work = hop_work(link, way.hops)
-    if on_chip:
-        rows += (read("partial", (elements,), one), write("shard", (ratio(elements, way.chips),), one))
-        work += _additions(elements, way)
-    notes = _describe(way, "(p−1)/(p·lanes) of the input") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("reduce_scatter", work, rows, notes, operation=exchange("reduce-scatter", elements, one, way, link))
-
-
-def _additions(elements: Dim, way: Route) -> Cost:
-    return vector_work(elements * ratio(way.chips - 1, way.chips), 0, None)
+    exchange = _Exchange("reduce_scatter", elements, options)
+    equation, share = "(p−1)/(p·lanes) of the input", exchange.way.gathered
+    return exchange.ledger("partial", share, equation, ("partial", elements), ("shard", exchange.shard), work=exchange.additions)
 
 
 @formula("all_reduce", group="collective", example=(2**26,), aliases=("allreduce", "psum", "ncclAllReduce"))
-def all_reduce(
-    elements: Dim,
-    *,
-    dtype: Format = "bf16",
-    over: Dim = 2,
-    over_y: Dim = 1,
-    over_z: Dim = 1,
-    algorithm: Algorithm = "ring",
-    links: int = 1,
-    link: Link = "ici",
-    on_chip: bool = False,
-) -> Ledger:
+def all_reduce(elements: Dim, **options: Unpack[GroupOptions]) -> Ledger:
     """All-reduce: every chip ends with the sum of all `elements`: a reduce-scatter and an all-gather, twice the bytes and hops of one.
 
     bytes = 2 · size · (p−1)/(p · lanes · links). On chip the payload is read once and written once, with (p−1)/p adds per element.
     """
-    way, one = route("all_reduce", over, over_y, over_z, algorithm, links), number(dtype)
-    rows = sends("payload", (elements,), one.name, way.reduced, link)
-    work = hop_work(link, 2 * way.hops)
-    if on_chip:
-        rows += (read("payload", (elements,), one), write("sum", (elements,), one))
-        work += _additions(elements, way)
-    notes = _describe(way, "2(p−1)/(p·lanes) of the payload in both phases together") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("all_reduce", work, rows, notes, operation=exchange("all-reduce", elements, one, way, link))
+    exchange = _Exchange("all_reduce", elements, options)
+    equation, share = "2(p−1)/(p·lanes) of the payload in both phases together", exchange.way.reduced
+    return exchange.ledger("payload", share, equation, ("payload", elements), ("sum", elements), 2, exchange.additions)
 
 
 @formula("all_to_all", group="collective", example=(2**26,), aliases=("alltoall", "all_to_all_single", "ncclAllToAll"))
-def all_to_all(
-    elements: Dim,
-    *,
-    dtype: Format = "bf16",
-    over: Dim = 2,
-    over_y: Dim = 1,
-    over_z: Dim = 1,
-    algorithm: Algorithm = "ring",
-    links: int = 1,
-    link: Link = "ici",
-    on_chip: bool = False,
-) -> Ledger:
+def all_to_all(elements: Dim, **options: Unpack[GroupOptions]) -> Ledger:
     """All-to-all: every chip sends a different 1/p of its `elements` to every other, over the links between them.
 
     bytes = size times (p−1)/2 on a ring, p/8 in both directions (as (p²−1)/(8p) for odd p), s/8 on a torus whose longest side is s,
     (p−1)/p through a switch; divided by `links`. `elements` counts one chip's buffer.
     """
-    way, one = route("all_to_all", over, over_y, over_z, algorithm, links), number(dtype)
-    rows = sends("buffer", (elements,), one.name, way.exchanged, link)
-    if on_chip:
-        rows += (read("buffer", (elements,), one), write("received", (elements,), one))
-    notes = _describe(way, "the buffer times the links each part crosses") + (() if on_chip else (COUNTED_ON_REQUEST,))
-    return Ledger("all_to_all", hop_work(link, way.hops), rows, notes, operation=exchange("all-to-all", elements, one, way, link))
+    exchange = _Exchange("all_to_all", elements, options)
+    equation = "the buffer times the links each part crosses"
+    return exchange.ledger("buffer", exchange.way.exchanged, equation, ("buffer", elements), ("received", elements))
 
 
 @formula("permute", group="collective", example=(2**26,), aliases=("ppermute", "collective_permute", "send_recv", "ncclSend"))

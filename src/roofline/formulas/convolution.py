@@ -3,14 +3,15 @@
 Only the pairs of an output and a tap whose input exists are counted, and only the inputs that some pair needs are read.
 """
 
+from collections.abc import Mapping
 from math import prod
-from typing import Literal
+from typing import Annotated, Literal, Unpack
 
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
 from ..ops.convolution import Axis, multiply_adds
 from .dense import ProductFormats
-from .notation import Dim, Format, ratio, require_shared, require_whole
+from .notation import Dim, OperandFormats, ratio, require_shared, require_whole
 from .registry import formula
 
 Direction = Literal["forward", "input-gradient", "weight-gradient"]
@@ -24,20 +25,15 @@ def convolution(
     *,
     groups: int = 1,
     direction: Direction = "forward",
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    compute: Format = None,
     name: str = "convolution",
+    **formats: Unpack[OperandFormats],
 ) -> Ledger:
     """A convolution over any axes: 2 · batch · out · in/groups · valid taps FLOP; every element it needs crosses once.
 
     valid taps is the product over the axes of the pairs (output, tap) whose input exists. The gradients of the input and of the
     weights do the same multiplications; they read two of the three tensors and write the third.
     """
-    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
-    return _convolution(name, batch, in_channels, out_channels, axes, groups, direction, formats)
+    return _convolution(name, batch, in_channels, out_channels, axes, groups, direction, ProductFormats.of(**formats))
 
 
 def _convolution(
@@ -70,42 +66,45 @@ def _convolution(
     return Ledger(name, work, rows, ("multiplications by padding are not counted", *formats.notes))
 
 
-def _axis(name: str, option: str, size: Dim, kernel: Dim, stride: int, padding: int, dilation: int, same: bool) -> Axis:
+class ConvolutionOptions(OperandFormats, total=False):
+    """The options of a convolution."""
+
+    kernel: Annotated[Dim, 3]
+    stride: Annotated[int, 1]
+    padding: Annotated[int, 0]
+    dilation: Annotated[int, 1]
+    same: Annotated[bool, False]
+    groups: Annotated[int, 1]
+    direction: Annotated[Direction, "forward"]
+
+
+def _along(
+    name: str, batch: Dim, in_channels: Dim, out_channels: Dim, sizes: Mapping[str, tuple[Dim, Dim]], options: ConvolutionOptions
+) -> Ledger:
+    """A convolution along axes of some sizes, each with the taps of its kernel."""
+    axes = tuple(_axis(name, option, size, kernel, options) for option, (size, kernel) in sizes.items())
+    formats = ProductFormats.of(options["dtype"], options["activations"], options["weights"], options["out"], options["compute"])
+    return _convolution(name, batch, in_channels, out_channels, axes, options["groups"], options["direction"], formats)
+
+
+def _axis(name: str, option: str, size: Dim, kernel: Dim, options: ConvolutionOptions) -> Axis:
     require_whole(name, **{option: size, "kernel": kernel})
-    if same and padding:
+    stride, padding, dilation = options["stride"], options["padding"], options["dilation"]
+    if not options["same"]:
+        return Axis(size=int(size), kernel=int(kernel), stride=stride, low=padding, high=padding, dilation=dilation)
+    if padding:
         raise FormulaError(f"{name}: same=True sets the padding; leave out padding")
-    if same:
-        return Axis.same(int(size), int(kernel), stride, dilation)
-    return Axis(size=int(size), kernel=int(kernel), stride=stride, low=padding, high=padding, dilation=dilation)
+    return Axis.same(int(size), int(kernel), stride, dilation)
 
 
 @formula("conv1d", group="convolution", example=(32, 256, 256, 4096), aliases=("aten::conv1d",), zero=("padding",))
-def conv1d(
-    batch: Dim,
-    in_channels: Dim,
-    out_channels: Dim,
-    length: Dim,
-    *,
-    kernel: Dim = 3,
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    same: bool = False,
-    groups: int = 1,
-    direction: Direction = "forward",
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    compute: Format = None,
-) -> Ledger:
+def conv1d(batch: Dim, in_channels: Dim, out_channels: Dim, length: Dim, **options: Unpack[ConvolutionOptions]) -> Ledger:
     """A convolution along one axis: 2 · batch · out · in/groups · valid taps FLOP, padding excluded.
 
     valid taps = pairs of an output and a kernel tap whose input exists; without padding, outputs · kernel.
     """
-    axes = (_axis("conv1d", "length", length, kernel, stride, padding, dilation, same),)
-    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
-    return _convolution("conv1d", batch, in_channels, out_channels, axes, groups, direction, formats)
+    sizes = {"length": (length, options["kernel"])}
+    return _along("conv1d", batch, in_channels, out_channels, sizes, options)
 
 
 @formula("conv2d", group="convolution", example=(32, 256, 256, 56, 56), aliases=("conv", "convolution", "aten::conv2d"), zero=("padding",))
@@ -116,59 +115,26 @@ def conv2d(
     height: Dim,
     width: Dim,
     *,
-    kernel: Dim = 3,
     kernel_width: Dim | None = None,
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    same: bool = False,
-    groups: int = 1,
-    direction: Direction = "forward",
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    compute: Format = None,
+    **options: Unpack[ConvolutionOptions],
 ) -> Ledger:
     """A convolution over two axes: 2 · batch · out · in/groups · valid taps FLOP, padding excluded.
 
     valid taps = those along the height times those along the width. A 1 x 1 kernel is a matmul of (batch·height·width, in, out).
     """
-    axes = (
-        _axis("conv2d", "height", height, kernel, stride, padding, dilation, same),
-        _axis("conv2d", "width", width, kernel if kernel_width is None else kernel_width, stride, padding, dilation, same),
-    )
-    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
-    return _convolution("conv2d", batch, in_channels, out_channels, axes, groups, direction, formats)
+    kernel = options["kernel"]
+    sizes = {"height": (height, kernel), "width": (width, kernel if kernel_width is None else kernel_width)}
+    return _along("conv2d", batch, in_channels, out_channels, sizes, options)
 
 
 @formula("conv3d", group="convolution", example=(2, 64, 64, 16, 56, 56), aliases=("aten::conv3d",), zero=("padding",))
 def conv3d(
-    batch: Dim,
-    in_channels: Dim,
-    out_channels: Dim,
-    depth: Dim,
-    height: Dim,
-    width: Dim,
-    *,
-    kernel: Dim = 3,
-    stride: int = 1,
-    padding: int = 0,
-    dilation: int = 1,
-    same: bool = False,
-    groups: int = 1,
-    direction: Direction = "forward",
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    compute: Format = None,
+    batch: Dim, in_channels: Dim, out_channels: Dim, depth: Dim, height: Dim, width: Dim, **options: Unpack[ConvolutionOptions]
 ) -> Ledger:
     """A convolution over three axes: 2 · batch · out · in/groups · valid taps FLOP, padding excluded.
 
     valid taps = the product of those along depth, height and width.
     """
-    sizes = {"depth": depth, "height": height, "width": width}
-    axes = tuple(_axis("conv3d", option, size, kernel, stride, padding, dilation, same) for option, size in sizes.items())
-    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
-    return _convolution("conv3d", batch, in_channels, out_channels, axes, groups, direction, formats)
+    kernel = options["kernel"]
+    sizes = {"depth": (depth, kernel), "height": (height, kernel), "width": (width, kernel)}
+    return _along("conv3d", batch, in_channels, out_channels, sizes, options)

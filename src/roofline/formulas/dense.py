@@ -4,7 +4,7 @@ A product's operands, result, accumulator and arithmetic each have a number form
 of the operands' formats.
 """
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from ..ledger import Ledger, Row, read, write
 from ..operation import Product
 from ..ops.product import real_flops
 from .compute_units import arithmetic, matrix_work, number, port, vector_work
-from .notation import Dim, Format, Level, tiles
+from .notation import Dim, Format, Level, OperandFormats, ProductOptions, tiles
 from .registry import formula
 
 
@@ -30,7 +30,13 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(
-        cls, dtype: Format, activations: Format, weights: Format, out: Format, accumulator: Format = None, compute: Format = None
+        cls,
+        dtype: Format = None,
+        activations: Format = None,
+        weights: Format = None,
+        out: Format = None,
+        compute: Format = None,
+        accumulator: Format = None,
     ) -> "ProductFormats":
         """Formats from options: `dtype` by default, and the wider operand's for the arithmetic."""
         left, right = number(activations, dtype), number(weights, dtype)
@@ -100,74 +106,41 @@ def dot(
 
 
 @formula("matmul", group="dense", example=(8192, 8192, 8192), aliases=("gemm", "mm", "linear", "dot_general", "aten::mm", "aten::linear"))
-def matmul(
-    m: Dim,
-    k: Dim,
-    n: Dim,
-    *,
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    accumulator: Format = None,
-    compute: Format = None,
-) -> Ledger:
+def matmul(m: Dim, k: Dim, n: Dim, **options: Unpack[ProductOptions]) -> Ledger:
     """Z[m, n] = X[m, k] · W[k, n]: 2mkn FLOP; each operand is read once, the result is written once.
 
     bytes = mk + kn + mn elements in their formats; an accumulator, when named, is one more m x n tensor written. Intensity tends to m
     for much larger k and n (bf16).
     """
-    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    formats = ProductFormats.of(**options)
     rows = (read("activations", (m, k), formats.activations), read("weights", (k, n), formats.weights), *formats.written((m, n)))
-    product = formats.product(m, k, n, out=out is not None)
+    product = formats.product(m, k, n, out=options["out"] is not None)
     return Ledger("matmul", formats.work(m * k * n), rows, formats.notes, operation=product)
 
 
 @formula("batched_matmul", group="dense", example=(64, 2048, 128, 2048), aliases=("bmm", "aten::bmm"))
-def batched_matmul(
-    batch: Dim,
-    m: Dim,
-    k: Dim,
-    n: Dim,
-    *,
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    accumulator: Format = None,
-    compute: Format = None,
-) -> Ledger:
+def batched_matmul(batch: Dim, m: Dim, k: Dim, n: Dim, **options: Unpack[ProductOptions]) -> Ledger:
     """Z[b, m, n] = X[b, m, k] · W[b, k, n]: `batch` independent products, 2·b·m·k·n FLOP.
 
     bytes = b(mk + kn + mn) elements in their formats, so the intensity is that of one product.
     """
-    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    formats = ProductFormats.of(**options)
     rows = (
         read("activations", (batch, m, k), formats.activations),
         read("weights", (batch, k, n), formats.weights),
         *formats.written((batch, m, n)),
     )
-    product = formats.product(m, k, n, batch, out=out is not None)
+    product = formats.product(m, k, n, batch, out=options["out"] is not None)
     return Ledger("batched_matmul", formats.work(batch * m * k * n), rows, formats.notes, operation=product)
 
 
 @formula("per_example_weights", group="dense", example=(256, 4096, 4096), aliases=("per_example_matmul",))
-def per_example_weights(
-    b: Dim,
-    d: Dim,
-    f: Dim,
-    *,
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    compute: Format = None,
-) -> Ledger:
+def per_example_weights(b: Dim, d: Dim, f: Dim, **options: Unpack[OperandFormats]) -> Ledger:
     """Z[b, f] = X[b, d] · Y[b, d, f]: every example has its own weights, so nothing is reused: 2bdf FLOP.
 
     bytes = b(d + df + f) elements, so the intensity DF/(D + DF + F) tends to 1 FLOP/B in bf16 whatever the batch.
     """
-    formats = ProductFormats.of(dtype, activations, weights, out, None, compute)
+    formats = ProductFormats.of(**options)
     rows = (
         read("activations", (b, d), formats.activations),
         read("weights of examples", (b, d, f), formats.weights),
@@ -186,12 +159,7 @@ def tiled_matmul(
     tile_k: Dim = 128,
     tile_n: Dim = 128,
     level: Level = "hbm",
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    accumulator: Format = None,
-    compute: Format = None,
+    **options: Unpack[ProductOptions],
 ) -> Ledger:
     """Z[m, n] = X[m, k] · W[k, n] in tiles: an operand tile is read from `level` once for every output tile that needs it.
 
@@ -199,7 +167,7 @@ def tiled_matmul(
     and mn written. The intensity b_m·b_n/(b_m + b_n) of bf16 (writes aside) depends on the tile alone. Edge tiles are done in full.
     If `level` is not hbm, the compulsory traffic of hbm is counted too.
     """
-    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    formats = ProductFormats.of(**options)
     t_m, t_k, t_n = tiles(m, tile_m), tiles(k, tile_k), tiles(n, tile_n)
     source, target = port(level, "read"), port(level, "write")
     rows: tuple[Row, ...] = (

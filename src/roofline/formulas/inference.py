@@ -5,7 +5,7 @@ the square of queries and their own keys; earlier keys count in full.
 """
 
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal, TypedDict, Unpack
 
 from ..cost import tidy
 from ..errors import FormulaError
@@ -19,6 +19,18 @@ from .parts import part, same_tensors
 from .registry import formula
 
 Kernels = Literal["flash", "materialised"]
+
+
+class AttentionOptions(TypedDict, total=False):
+    """The options of attention: the heads and the width of its values, and its number formats."""
+
+    kv_heads: Dim | None
+    value_dim: Dim | None
+    dtype: Annotated[Format, "bf16"]
+    cache: Format
+    out: Format
+    compute: Format
+    vector: Format
 
 
 def scored(name: str, q_len: Dim, kv_len: Dim, causal: bool) -> tuple[Dim, tuple[str, ...]]:
@@ -43,16 +55,10 @@ def attention(
     kv_len: Dim,
     head_dim: Dim,
     *,
-    kv_heads: Dim | None = None,
-    value_dim: Dim | None = None,
     causal: bool = False,
     kernels: Kernels = "flash",
-    dtype: Format = "bf16",
-    cache: Format = None,
     scores: Format = None,
-    out: Format = None,
-    compute: Format = None,
-    vector: Format = None,
+    **options: Unpack[AttentionOptions],
 ) -> Ledger:
     """softmax(Q·Kᵀ/√d)·V for every head: 2·b·h·q·kv·(d + d_v) FLOP on the matrix unit, softmax on the vector unit.
 
@@ -60,29 +66,21 @@ def attention(
     normalised, written and read between them (all of them: a mask is stored too). Keys and values have `kv_heads` heads, which
     groups of query heads share.
     """
-    name = "attention"
-    kv = heads if kv_heads is None else kv_heads
+    name, dtype, cache = "attention", options["dtype"], options["cache"]
+    kv, values = options["kv_heads"] or heads, options["value_dim"] or head_dim
     require_shared(name, "heads", heads, "kv_heads", kv)
-    values = head_dim if value_dim is None else value_dim
-    own, stored, result = number(dtype), number(cache, dtype), number(out, dtype)
+    own, stored, result = number(dtype), number(cache, dtype), number(options["out"], dtype)
     pairs, notes = scored(name, q_len, kv_len, causal)
-    work = scores_and_values(batch * heads * pairs, head_dim, values, arithmetic(compute, own, stored), vector or VECTOR)
+    work = scores_and_values(
+        batch * heads * pairs, head_dim, values, arithmetic(options["compute"], own, stored), options["vector"] or VECTOR
+    )
     q = read("q", (batch, heads, q_len, head_dim), own)
     k = read("k", (batch, kv, kv_len, head_dim), stored)
     v = read("v", (batch, kv, kv_len, values), stored)
     o = write("out", (batch, heads, q_len, values), result)
     if kernels == "flash":
         notes += ("flash: scores stay on chip; rescaling between blocks is not counted",)
-        kernel = Attention(
-            batch=batch,
-            heads=heads,
-            queries=q_len,
-            keys=kv_len,
-            size=head_dim,
-            kv_heads=kv,
-            causal=causal,
-            dtype=own.name,
-        )
+        kernel = Attention(batch=batch, heads=heads, queries=q_len, keys=kv_len, size=head_dim, kv_heads=kv, causal=causal, dtype=own.name)
         return Ledger(name, work, (q, k, v, o), notes, operation=kernel)
     square, kept = (batch, heads, q_len, kv_len), number(scores, dtype)
     between = (
@@ -102,39 +100,19 @@ def attention_decode(
     kv_len: Dim,
     head_dim: Dim,
     *,
-    kv_heads: Dim | None = None,
-    value_dim: Dim | None = None,
     append: bool = True,
     causal: bool = True,
-    dtype: Format = "bf16",
-    cache: Format = None,
-    out: Format = None,
-    compute: Format = None,
-    vector: Format = None,
+    **options: Unpack[AttentionOptions],
 ) -> Ledger:
     """Attention of one new token per sequence: a single query reads the whole cache.
 
     2·b·h·kv·(d + d_v) FLOP over b·kv_heads·kv·(d + d_v) cached elements: heads/kv_heads FLOP/B in bf16, whatever the batch.
     `append` adds the write of the new token's keys and values. Causal changes nothing: the newest token sees every key.
     """
-    step = attention(
-        batch,
-        heads,
-        1,
-        kv_len,
-        head_dim,
-        kv_heads=kv_heads,
-        value_dim=value_dim,
-        causal=causal,
-        dtype=dtype,
-        cache=cache,
-        out=out,
-        compute=compute,
-        vector=vector,
-    )
+    step = attention(batch, heads, 1, kv_len, head_dim, causal=causal, **options)
     if append:
-        kv = heads if kv_heads is None else kv_heads
-        new = kv_append(batch, kv, head_dim, value_dim=value_dim, dtype=dtype, cache=cache)
+        kv, cache = options["kv_heads"] or heads, options["cache"]
+        new = kv_append(batch, kv, head_dim, value_dim=options["value_dim"], dtype=options["dtype"], cache=cache)
         step = Ledger(step.name, step.work, step.rows + new.rows, step.notes, operation=step.operation)
     return step.named("attention_decode")
 

@@ -4,17 +4,18 @@ Experts are divided evenly over `over` chips, `tokens` are those of one chip, an
 """
 
 from math import exp, log1p
+from typing import Unpack
 
 from ..errors import FormulaError
 from ..ledger import Ledger, read, write
-from .collective import Algorithm, Route, hop_work, route, sends
+from .collective import Route, hop_work, route, sends
 from .compute_units import number, vector_work
-from .dense import ProductFormats, matmul
+from .dense import matmul
 from .normalisation import softmax
-from .notation import Dim, Format, Link, ratio
+from .notation import Algorithm, Dim, Format, Link, Links, ratio
 from .parts import part, same_tensors
 from .registry import formula
-from .transformer import feed_forward, ffn, together
+from .transformer import FeedForwardOptions, feed_forward, ffn, together
 
 
 def expected_experts(experts: Dim, top_k: Dim, tokens: Dim) -> float:
@@ -58,28 +59,18 @@ def moe_router(
 
 
 @formula("moe_dispatch", group="moe", example=(4096, 4096), aliases=("dispatch",))
-def moe_dispatch(
-    tokens: Dim,
-    width: Dim,
-    *,
-    top_k: Dim = 2,
-    over: Dim = 1,
-    algorithm: Algorithm = "ring",
-    links: int = 1,
-    link: Link = "ici",
-    dtype: Format = "bf16",
-) -> Ledger:
+def moe_dispatch(tokens: Dim, width: Dim, *, top_k: Dim = 2, over: Dim = 1, dtype: Format = "bf16", **links: Unpack[Links]) -> Ledger:
     """Every token copied to the rows of its k experts, and sent to their chips: no FLOP.
 
     bytes = tokens·width elements read, k times as many written; over p chips, an all-to-all of tokens·k·width elements.
     """
-    one, way = number(dtype), route("moe_dispatch", over, 1, 1, algorithm, links)
+    one, way = number(dtype), route("moe_dispatch", over, 1, 1, links["algorithm"], links["links"])
     rows = (
         read("x", (tokens, width), one),
         read("indices", (tokens, top_k), "int32"),
         write("dispatched", (tokens, top_k, width), one),
     )
-    sent = _exchange("dispatched", tokens, width, top_k, one.name, way, link)
+    sent = _exchange("dispatched", tokens, width, top_k, one.name, way, links["link"])
     return Ledger("moe_dispatch", sent.work, rows + sent.rows)
 
 
@@ -94,11 +85,7 @@ def moe_experts(
     touched: Dim | None = None,
     over: Dim = 1,
     gated: bool = True,
-    fused: bool = False,
-    dtype: Format = "bf16",
-    weights: Format = None,
-    compute: Format = None,
-    vector: Format = None,
+    **options: Unpack[FeedForwardOptions],
 ) -> Ledger:
     """The feed-forward layers of the experts: tokens·k rows; only the weights of visited experts are read.
 
@@ -111,8 +98,7 @@ def moe_experts(
     if touched is not None and touched > here:
         raise FormulaError(f"{name}: touched is {touched}, but a chip has {here} experts; give a smaller number")
     visited = min(here, tokens * top_k) if touched is None else touched
-    formats = ProductFormats.of(dtype, None, weights, None, None, compute)
-    layer = feed_forward(tokens * top_k, width, hidden, copies=visited, gated=gated, fused=fused, formats=formats, vector=vector)
+    layer = feed_forward(tokens * top_k, width, hidden, visited, options, gated=gated)
     expected = ratio(1, over) * expected_experts(experts, top_k, tokens * over)
     note = f"weights of {visited} of {here} experts are read; routing evenly at random would touch {expected:.4g}"
     return layer.named(name, note)
@@ -120,28 +106,19 @@ def moe_experts(
 
 @formula("moe_combine", group="moe", example=(4096, 4096), aliases=("combine",))
 def moe_combine(
-    tokens: Dim,
-    width: Dim,
-    *,
-    top_k: Dim = 2,
-    over: Dim = 1,
-    algorithm: Algorithm = "ring",
-    links: int = 1,
-    link: Link = "ici",
-    dtype: Format = "bf16",
-    compute: Format = None,
+    tokens: Dim, width: Dim, *, top_k: Dim = 2, over: Dim = 1, dtype: Format = "bf16", compute: Format = None, **links: Unpack[Links]
 ) -> Ledger:
     """The weighted sum of the outputs of a token's k experts: k multiplies and k − 1 adds per element.
 
     bytes = tokens·k·width elements and k weights per token read, tokens·width written; over p chips, the all-to-all back.
     """
-    one, way = number(dtype), route("moe_combine", over, 1, 1, algorithm, links)
+    one, way = number(dtype), route("moe_combine", over, 1, 1, links["algorithm"], links["links"])
     rows = (
         read("made", (tokens, top_k, width), one),
         read("shares", (tokens, top_k), "fp32"),
         write("out", (tokens, width), one),
     )
-    sent = _exchange("made", tokens, width, top_k, one.name, way, link)
+    sent = _exchange("made", tokens, width, top_k, one.name, way, links["link"])
     return Ledger("moe_combine", vector_work((2 * top_k - 1) * tokens * width, 0, compute, one) + sent.work, rows + sent.rows)
 
 
@@ -160,45 +137,23 @@ def moe(
     links: int = 1,
     link: Link = "ici",
     gated: bool = True,
-    fused: bool = False,
-    dtype: Format = "bf16",
-    weights: Format = None,
-    compute: Format = None,
-    vector: Format = None,
+    **options: Unpack[FeedForwardOptions],
 ) -> Ledger:
     """A whole mixture-of-experts layer: router, dispatch, experts, combine, and shared experts if any.
 
     The sum of those parts; over p chips it has two all-to-alls of tokens·k·width elements.
     """
+    dtype, vector = options["dtype"], options["vector"]
+    group: Links = {"algorithm": algorithm, "links": links, "link": link}
+    router = moe_router(tokens, width, experts, top_k=top_k, dtype=dtype, weights=options["weights"], compute=options["compute"])
     parts: tuple[Ledger, ...] = (
-        part("router", moe_router(tokens, width, experts, top_k=top_k, dtype=dtype, weights=weights, compute=compute)),
-        part("dispatch", moe_dispatch(tokens, width, top_k=top_k, over=over, algorithm=algorithm, links=links, link=link, dtype=dtype)),
-        part(
-            "experts",
-            moe_experts(
-                tokens,
-                width,
-                hidden,
-                experts,
-                top_k=top_k,
-                touched=touched,
-                over=over,
-                gated=gated,
-                fused=fused,
-                dtype=dtype,
-                weights=weights,
-                compute=compute,
-                vector=vector,
-            ),
-        ),
-        part(
-            "combine",
-            moe_combine(tokens, width, top_k=top_k, over=over, algorithm=algorithm, links=links, link=link, dtype=dtype, compute=vector),
-        ),
+        part("router", router),
+        part("dispatch", moe_dispatch(tokens, width, top_k=top_k, over=over, dtype=dtype, **group)),
+        part("experts", moe_experts(tokens, width, hidden, experts, top_k=top_k, touched=touched, over=over, gated=gated, **options)),
+        part("combine", moe_combine(tokens, width, top_k=top_k, over=over, dtype=dtype, compute=vector, **group)),
     )
     if shared:
-        always = ffn(tokens, width, shared * hidden, gated=gated, fused=fused, dtype=dtype, weights=weights, compute=compute, vector=vector)
-        parts += (part("shared", always),)
+        parts += (part("shared", ffn(tokens, width, shared * hidden, gated=gated, **options)),)
     names = {"dispatch.x": "router.scores.activations", "dispatch.indices": "router.indices", "combine.shares": "router.shares"}
     if shared:
         names["shared.up.activations"] = "router.scores.activations"

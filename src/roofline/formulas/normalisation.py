@@ -1,6 +1,6 @@
 """Normalisations, losses and reductions: operations that need a whole row before they can write any of it."""
 
-from typing import Literal
+from typing import Annotated, Literal, TypedDict, Unpack
 
 from ..ledger import Ledger, Row, read, write
 from ..operation import RowWise
@@ -12,64 +12,44 @@ from .pointwise import COMPARISONS
 from .registry import formula
 
 
+class NormOptions(TypedDict, total=False):
+    """The options of a normalisation."""
+
+    reads: Annotated[Dim, 1]
+    dtype: Annotated[Format, "bf16"]
+    out: Format
+    weights: Format
+    compute: Format
+
+
 @formula("layernorm", group="normalisation", example=(65536, 4096), aliases=("layer_norm", "aten::layer_norm"))
-def layernorm(
-    rows: Dim,
-    columns: Dim,
-    *,
-    flops: Dim = POINTWISE["layernorm"].flops,
-    reads: Dim = 1,
-    dtype: Format = "bf16",
-    out: Format = None,
-    weights: Format = None,
-    compute: Format = None,
-) -> Ledger:
+def layernorm(rows: Dim, columns: Dim, *, flops: Dim = POINTWISE["layernorm"].flops, **options: Unpack[NormOptions]) -> Ledger:
     """(x − mean)/σ · scale + shift over each row: 10 FLOP per element, one read and one write, plus scale and shift.
 
     bytes = (reads + 1)·rows·columns + 2·columns elements. One read assumes that a row stays on chip between its statistics and its
     use; `reads=2` is a kernel that cannot keep it.
     """
-    return _normalisation("layernorm", rows, columns, ("scale", "shift"), flops, reads, dtype, out, weights, compute)
+    return _normalisation("layernorm", rows, columns, ("scale", "shift"), flops, options)
 
 
 @formula("rmsnorm", group="normalisation", example=(65536, 4096), aliases=("rms_norm",))
-def rmsnorm(
-    rows: Dim,
-    columns: Dim,
-    *,
-    flops: Dim = POINTWISE["rmsnorm"].flops,
-    reads: Dim = 1,
-    dtype: Format = "bf16",
-    out: Format = None,
-    weights: Format = None,
-    compute: Format = None,
-) -> Ledger:
+def rmsnorm(rows: Dim, columns: Dim, *, flops: Dim = POINTWISE["rmsnorm"].flops, **options: Unpack[NormOptions]) -> Ledger:
     """x/rms · scale over each row: 4 FLOP per element, one read and one write, plus scale.
 
     bytes = (reads + 1)·rows·columns + columns elements.
     """
-    return _normalisation("rmsnorm", rows, columns, ("scale",), flops, reads, dtype, out, weights, compute)
+    return _normalisation("rmsnorm", rows, columns, ("scale",), flops, options)
 
 
-def _normalisation(
-    name: str,
-    rows: Dim,
-    columns: Dim,
-    parameters: tuple[str, ...],
-    flops: Dim,
-    reads: Dim,
-    dtype: Format,
-    out: Format,
-    weights: Format,
-    compute: Format,
-) -> Ledger:
+def _normalisation(name: str, rows: Dim, columns: Dim, parameters: tuple[str, ...], flops: Dim, options: NormOptions) -> Ledger:
+    dtype = options["dtype"]
     operand, facts = number(dtype), POINTWISE[name]
     moved = (
-        read("x", (rows, columns), operand, passes=reads),
-        *(read(tensor, (columns,), number(weights, dtype)) for tensor in parameters),
-        write("out", (rows, columns), number(out, dtype)),
+        read("x", (rows, columns), operand, passes=options["reads"]),
+        *(read(tensor, (columns,), number(options["weights"], dtype)) for tensor in parameters),
+        write("out", (rows, columns), number(options["out"], dtype)),
     )
-    work = vector_work(rows * columns * flops, rows * facts.per_row, compute, operand)
+    work = vector_work(rows * columns * flops, rows * facts.per_row, options["compute"], operand)
     notes = (f"{flops} FLOP per element: {facts.why}", "one root per row counts as a transcendental")
     return Ledger(name, work, moved, notes, operation=_rows(rows, columns, "layernorm"))
 

@@ -4,7 +4,7 @@ A solver evaluates formulas at whole numbers as large as 2**200 and at fractions
 """
 
 from fractions import Fraction
-from typing import Literal
+from typing import Annotated, Literal, TypedDict
 
 from ..cost import tidy
 from ..errors import FormulaError
@@ -13,6 +13,40 @@ Dim = int | float | Fraction
 Format = str | None
 Level = Literal["hbm", "host", "l3", "l2", "l1", "lds", "vmem", "cmem", "smem", "sbuf", "psum", "tmem", "slc", "sram", "infinity_cache"]
 Link = Literal["ici", "nvlink", "xgmi", "neuronlink", "xelink", "roce", "ethernet", "c2c", "dcn", "pcie"]
+Algorithm = Literal["ring", "bidirectional", "torus", "switch"]
+
+
+class OperandFormats(TypedDict, total=False):
+    """The options of a product: the number formats of its operands and its result, and of its arithmetic."""
+
+    dtype: Annotated[Format, "bf16"]
+    activations: Format
+    weights: Format
+    out: Format
+    compute: Format
+
+
+class ProductOptions(OperandFormats, total=False):
+    """The options of a product whose accumulator may be written too."""
+
+    accumulator: Format
+
+
+class ParameterFormats(TypedDict, total=False):
+    """The number formats of a layer of products with weights, and of its work on the vector unit."""
+
+    dtype: Annotated[Format, "bf16"]
+    weights: Format
+    compute: Format
+    vector: Format
+
+
+class Links(TypedDict, total=False):
+    """How the chips of a group are wired."""
+
+    algorithm: Annotated[Algorithm, "ring"]
+    links: Annotated[int, 1]
+    link: Annotated[Link, "ici"]
 
 
 def ratio(above: Dim, below: Dim) -> Dim:

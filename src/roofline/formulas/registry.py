@@ -1,16 +1,18 @@
 """The registry of formulas: their names, framework names, and parameters.
 
 A formula is a pure function of shapes that returns a `Ledger`. Its positional parameters are dimensions; its keyword-only
-parameters are options: number formats, whole numbers, switches, choices or further dimensions. The registry checks every
-argument before calling the function, so that formulas contain only mathematics.
+parameters are options: number formats, whole numbers, switches, choices or further dimensions. Those that several formulas share are
+a `TypedDict`, ``**options: Unpack[…]``, with their defaults. The registry checks every argument before calling the function and
+fills in these defaults, so that formulas contain only mathematics.
 """
 
 from collections.abc import Callable
 from fractions import Fraction
 from functools import wraps
-from inspect import getdoc, signature
+from inspect import Parameter as Argument
+from inspect import Signature, getdoc, signature
 from math import isfinite
-from typing import Any, Literal, ParamSpec, get_args, get_origin
+from typing import Annotated, Any, Literal, ParamSpec, get_args, get_origin, get_type_hints
 
 from msgspec import Struct
 
@@ -142,29 +144,48 @@ def formula(
     """
 
     def register(function: Callable[P, Ledger]) -> Callable[P, Ledger]:
-        parameters = _parameters(function, zero)
+        whole = _with_shared_options(function)
+        parameters = _parameters(whole, zero)
         by_name = {parameter.name: parameter for parameter in parameters}
+        own = {name for name, given in signature(function).parameters.items() if given.kind is not Argument.VAR_KEYWORD}
+        defaults = {name: given.default for name, given in whole.parameters.items() if name not in own}
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Ledger:
             for parameter, given in zip(parameters, args, strict=False):
                 parameter.check(name, given)
             for key, given in kwargs.items():
-                if key in by_name:
-                    by_name[key].check(name, given)
-            return function(*args, **kwargs)
+                if key not in by_name:
+                    raise TypeError(f"{name}() got an unexpected keyword argument {key!r}")
+                by_name[key].check(name, given)
+            return function(*args, **{**defaults, **kwargs})
 
+        checked.__signature__ = whole  # type: ignore[attr-defined]
         _add(Formula(name=name, function=checked, group=group, example=example, aliases=aliases, parameters=parameters))
         return checked
 
     return register
 
 
-def _parameters(function: Any, zero: tuple[str, ...]) -> tuple[Parameter, ...]:
-    """The parameters of a plain function: dimensions, then options after a ``*``."""
+def _with_shared_options(function: Callable[..., Ledger]) -> Signature:
+    """The signature of a function with shared options as its own: ``Annotated`` ones have that default, others ``None``."""
+    arguments = []
+    for given in signature(function).parameters.values():
+        if given.kind is not Argument.VAR_KEYWORD:
+            arguments.append(given)
+            continue
+        (shared,) = get_args(given.annotation)
+        for name, hint in get_type_hints(shared, include_extras=True).items():
+            kind, default = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+            arguments.append(Argument(name, Argument.KEYWORD_ONLY, default=default, annotation=kind))
+    return signature(function).replace(parameters=arguments)
+
+
+def _parameters(whole: Signature, zero: tuple[str, ...]) -> tuple[Parameter, ...]:
+    """The parameters of a formula: dimensions, then options after a ``*``."""
     kinds: dict[Any, Kind] = {Dim: "dim", Dim | None: "dim", str | None: "format", int: "int", float: "float", bool: "bool"}
     found = []
-    for name, given in signature(function).parameters.items():
+    for name, given in whole.parameters.items():
         positional, required = given.kind is given.POSITIONAL_OR_KEYWORD, given.default is given.empty
         choices = get_args(given.annotation) if get_origin(given.annotation) is Literal else ()
         kind = "choice" if choices else kinds.get(given.annotation)

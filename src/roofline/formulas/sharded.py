@@ -1,12 +1,12 @@
 """A product sharded over chips, with the collective that the sharded dimension requires."""
 
-from typing import Literal
+from typing import Literal, Unpack
 
 from ..errors import FormulaError
 from ..ledger import Ledger
-from .collective import NO_MEMORY, Algorithm, hop_work, route, sends
+from .collective import NO_MEMORY, hop_work, route, sends
 from .dense import ProductFormats, matmul
-from .notation import Dim, Format, Link, ratio
+from .notation import Algorithm, Dim, Link, ProductOptions, ratio
 from .registry import formula
 
 # The tensors that may be stored sharded and gathered, by the split dimension: not the operand that stays split.
@@ -27,12 +27,7 @@ def sharded_matmul(
     links: int = 1,
     link: Link = "ici",
     latency: bool = False,
-    dtype: Format = "bf16",
-    activations: Format = None,
-    weights: Format = None,
-    out: Format = None,
-    accumulator: Format = None,
-    compute: Format = None,
+    **options: Unpack[ProductOptions],
 ) -> Ledger:
     """One chip's part of Z[m, n] = X[m, k] · W[k, n] with one dimension split over p chips: 2mkn/p FLOP, and its communication.
 
@@ -42,7 +37,7 @@ def sharded_matmul(
     split is priced at its average. Hops are counted only with `latency`: the crossover depends on the bytes alone.
     """
     way = route("sharded_matmul", over, 1, 1, algorithm, links)
-    formats = ProductFormats.of(dtype, activations, weights, out, accumulator, compute)
+    formats = ProductFormats.of(**options)
     if gather not in GATHERS[shard]:
         raise FormulaError(f"sharded_matmul: gather is {gather!r} with {shard} split; choose one of {', '.join(GATHERS[shard])}")
     sizes = {"m": m, "k": k, "n": n, shard: ratio({"m": m, "k": k, "n": n}[shard], over)}
@@ -53,7 +48,7 @@ def sharded_matmul(
         activations=formats.activations.name,
         weights=formats.weights.name,
         out=formats.out.name,
-        accumulator=accumulator,
+        accumulator=options["accumulator"],
         compute=formats.compute.name,
     )
     if shard == "k":

@@ -1,12 +1,14 @@
 """Feed-forward layers and transformer blocks: sums of the formulas they are made of."""
 
+from typing import Annotated, Unpack
+
 from msgspec.structs import replace
 
 from ..ledger import Ledger, Row, read, write
 from .dense import ProductFormats, matmul
 from .inference import attention
 from .normalisation import rmsnorm
-from .notation import Dim, Format, ratio
+from .notation import Dim, Format, ParameterFormats, ratio
 from .parts import part, same_tensors
 from .pointwise import add, gelu, rope, swiglu
 from .registry import formula
@@ -19,14 +21,19 @@ def _product(name: str, tokens: Dim, k: Dim, n: Dim, copies: Dim | None, formats
     return part(name, Ledger(name, formats.work(tokens * k * n), rows, formats.notes))
 
 
-def feed_forward(
-    tokens: Dim, width: Dim, hidden: Dim, *, copies: Dim | None, gated: bool, fused: bool, formats: ProductFormats, vector: Format = None
-) -> Ledger:
+class FeedForwardOptions(ParameterFormats, total=False):
+    """The options of a feed-forward layer."""
+
+    fused: Annotated[bool, False]
+
+
+def feed_forward(tokens: Dim, width: Dim, hidden: Dim, copies: Dim | None, options: FeedForwardOptions, *, gated: bool) -> Ledger:
     """Up-projection, activation, down-projection; ``copies`` of the weights for experts."""
+    formats = ProductFormats.of(options["dtype"], weights=options["weights"], compute=options["compute"])
     own = formats.activations.name
     up = _product("up", tokens, width, 2 * hidden if gated else hidden, copies, formats)
-    middle = (swiglu if gated else gelu)(tokens * hidden, dtype=own, compute=vector)
-    if fused:
+    middle = (swiglu if gated else gelu)(tokens * hidden, dtype=own, compute=options["vector"])
+    if options["fused"]:
         # The activation is an epilogue of the first product: its FLOP count, its traffic does not; the product writes one hidden tensor.
         written: tuple[Row, ...] = (write("up.out", (tokens, hidden), formats.out),)
         kept = tuple(row for row in up.rows if row.access == "read")
@@ -36,28 +43,16 @@ def feed_forward(
         first = up + activation
         first = same_tensors(first, {row.tensor: "up.out" for row in activation.rows if row.access == "read"})
     whole = first + _product("down", tokens, hidden, width, copies, formats)
-    return same_tensors(whole, {"down.activations": "up.out" if fused else "activation.out0"})
+    return same_tensors(whole, {"down.activations": "up.out" if options["fused"] else "activation.out0"})
 
 
 @formula("ffn", group="transformer", example=(65536, 4096, 16384), aliases=("mlp", "feed_forward"))
-def ffn(
-    tokens: Dim,
-    width: Dim,
-    hidden: Dim,
-    *,
-    gated: bool = False,
-    fused: bool = False,
-    dtype: Format = "bf16",
-    weights: Format = None,
-    compute: Format = None,
-    vector: Format = None,
-) -> Ledger:
+def ffn(tokens: Dim, width: Dim, hidden: Dim, *, gated: bool = False, **options: Unpack[FeedForwardOptions]) -> Ledger:
     """Feed-forward layer, up to `hidden`, activation and down: 4·tokens·width·hidden FLOP with GELU, 6· with a SwiGLU gate.
 
     Three kernels, with the hidden activations written and read between them; `fused` runs the activation inside the first product.
     """
-    formats = ProductFormats.of(dtype, None, weights, None, None, compute)
-    return feed_forward(tokens, width, hidden, copies=None, gated=gated, fused=fused, formats=formats, vector=vector).named("ffn")
+    return feed_forward(tokens, width, hidden, None, options, gated=gated).named("ffn")
 
 
 @formula(
@@ -75,34 +70,22 @@ def transformer_block(
     kv_len: Dim | None = None,
     causal: bool = True,
     gated: bool = True,
-    fused: bool = False,
-    dtype: Format = "bf16",
-    weights: Format = None,
     cache: Format = None,
-    compute: Format = None,
-    vector: Format = None,
+    **options: Unpack[FeedForwardOptions],
 ) -> Ledger:
     """One decoder layer: norm, QKV, rotary embedding, flash attention, projection, residual; norm, feed-forward, residual.
 
     Prefill has `length` new tokens per sequence; decode has length 1 and the cache's `kv_len`. Every part is a kernel of its own; keys and
     values are written to the cache directly.
     """
+    dtype, weights, compute, vector = options["dtype"], options["weights"], options["compute"], options["vector"]
     tokens, kv = batch * length, heads if kv_heads is None else kv_heads
     wide = ratio(width, heads) if head_dim is None else head_dim
     norm = rmsnorm(tokens, width, dtype=dtype, compute=vector)
     residual = add(tokens * width, dtype=dtype, compute=vector)
+    keys = length if kv_len is None else kv_len
     scores = attention(
-        batch,
-        heads,
-        length,
-        length if kv_len is None else kv_len,
-        wide,
-        kv_heads=kv,
-        causal=causal,
-        dtype=dtype,
-        cache=cache,
-        compute=compute,
-        vector=vector,
+        batch, heads, length, keys, wide, kv_heads=kv, causal=causal, dtype=dtype, cache=cache, compute=compute, vector=vector
     )
     parts = (
         part("norm1", norm),
@@ -112,7 +95,7 @@ def transformer_block(
         part("projection", matmul(tokens, heads * wide, width, dtype=dtype, weights=weights, compute=compute)),
         part("residual1", residual),
         part("norm2", norm),
-        part("ffn", ffn(tokens, width, hidden, gated=gated, fused=fused, dtype=dtype, weights=weights, compute=compute, vector=vector)),
+        part("ffn", ffn(tokens, width, hidden, gated=gated, **options)),
         part("residual2", residual),
     )
     names = BLOCK_TENSORS if kv_len is None and cache is None else {one: same for one, same in BLOCK_TENSORS.items() if one not in CACHED}
