@@ -3,6 +3,7 @@
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
@@ -14,10 +15,10 @@ from program_texts import program_text
 from roofline.cost import Cost
 from roofline.errors import FormulaError
 from roofline.hlo.price.calls import price_call, price_fused_call
-from roofline.hlo.price.calls.bytecode import Block, Operation, Type, read_bytecode
 from roofline.hlo.price.calls.traffic import Misfit
 from roofline.hlo.price.calls.triton import _code
-from roofline.hlo.price.calls.triton_ir import kernel_work
+from roofline.hlo.price.calls.triton_ir import kernel_work, read_triton
+from roofline.hlo.price.mosaic.code import Block, Operation, Type
 from roofline.hlo.price.types import Site
 from roofline.hlo.read import parse
 
@@ -83,7 +84,7 @@ def test_a_pallas_product_for_triton_runs_on_the_matrix_unit() -> None:
 
 def test_a_function_of_the_device_library_is_counted_by_its_name() -> None:
     # x·sigmoid(x) over blocks of 8,192: an exp (__nv_expf), an add, a divide and a subtraction (0 − x) in fp32, a product in bf16.
-    work, masked = kernel_work(read_bytecode((DATA / "pallas_silu.mlirbc").read_bytes()), 6144)
+    work, masked = kernel_work(*read_triton((DATA / "pallas_silu.mlirbc").read_bytes()), 6144)
     size = 6144 * 8192
     assert (work["vector/transcendental"], work["vector/fp32"], work["vector/bf16"], masked) == (size, 3 * size, size, False)
 
@@ -101,85 +102,102 @@ def test_a_function_of_the_device_library_is_counted_by_its_name() -> None:
     ],
 )
 def test_library_functions_cost_what_their_operations_do(symbol: str, cost: dict[str, int]) -> None:
-    call = Operation("tt.extern_elementwise", ((1, F32),), ((9, F32),), words=("libdevice", symbol))
-    assert kernel_work(kernel(LOAD, call, STORE), 1)[0] == Cost.of(cost)
+    call = Draft("tt.extern_elementwise", ((1, F32),), ((9, F32),), settings={"words": ["libdevice", symbol]})
+    assert work_of(LOAD, call, STORE)[0] == Cost.of(cost)
 
 
 @every("words", [(), ("libdevice",), ("__nv_j0f",), ("__nv_expf", "__nv_logf")])
 def test_a_library_function_nobody_knows_makes_the_kernel_unknown(words: tuple[str, ...]) -> None:
-    call = Operation("tt.extern_elementwise", ((1, F32),), ((9, F32),), words=words)
+    call = Draft("tt.extern_elementwise", ((1, F32),), ((9, F32),), settings={"words": [*words]})
     with pytest.raises(Misfit, match="library"):
-        kernel_work(kernel(LOAD, call, STORE), 1)
+        work_of(LOAD, call, STORE)
 
 
 F32, I32, INDEX = Type("f32", (64, 32)), Type("i32"), Type("i32")
 POINTERS = Type("!tt.ptr<f32>", (64, 32))
 
 
-def kernel(*operations: Operation) -> Block:
-    """A module of one function that runs these operations."""
-    body = Block((POINTERS,), (*operations, Operation("tt.return", (), ())))
-    function = Operation("tt.func", (), (), regions=((body,),))
-    return Block((), (Operation("builtin.module", (), (), regions=((Block((), (function,)),),)),))
+class Draft(NamedTuple):
+    """An operation of values with their types, its settings, and the operations of its region."""
+
+    name: str
+    operands: tuple[tuple[int, Type], ...] = ()
+    results: tuple[tuple[int, Type], ...] = ()
+    settings: dict[str, Any] | None = None
+    region: "tuple[Draft, ...]" = ()
+
+    def built(self, types: dict[int, Type]) -> Operation:
+        types.update((*self.operands, *self.results))
+        regions = ((Block((), tuple(inner.built(types) for inner in self.region)),),) if self.region else ()
+        numbers = (tuple(number for number, _ in values) for values in (self.operands, self.results))
+        return Operation(self.name, *numbers, self.settings or {}, regions)
 
 
-LOAD = Operation("tt.load", ((0, POINTERS),), ((1, F32),))
-STORE = Operation("tt.store", ((0, POINTERS), (9, F32)), ())
+def work_of(*drafts: Draft, programs: int = 1) -> tuple[Cost, bool]:
+    """The work of a module of one function that runs these operations."""
+    function = Draft("tt.func", region=(*drafts, Draft("tt.return")))
+    types: dict[int, Type] = {}
+    module = Draft("builtin.module", region=(function,)).built(types)
+    return kernel_work(Block((), (module,)), types, programs)
 
 
-def constant(number: int, value: int) -> Operation:
-    return Operation("arith.constant", (), ((number, I32),), (value,))
+LOAD = Draft("tt.load", ((0, POINTERS),), ((1, F32),))
+STORE = Draft("tt.store", ((0, POINTERS), (9, F32)))
+
+
+def constant(number: int, value: int) -> Draft:
+    return Draft("arith.constant", (), ((number, I32),), {"constants": [value]})
 
 
 def test_a_loop_counts_its_trips() -> None:
-    body = Block((INDEX, F32), (Operation("arith.mulf", ((11, F32), (1, F32)), ((12, F32),)), Operation("scf.yield", ((12, F32),), ())))
-    loop = Operation("scf.for", ((2, I32), (4, I32), (3, I32), (1, F32)), ((9, F32),), regions=((body,),))
-    bounds = (constant(2, 0), constant(5, 6), constant(3, 2), Operation("arith.muli", ((5, I32), (3, I32)), ((4, I32),)))
-    work, masked = kernel_work(kernel(LOAD, *bounds, loop, STORE), 10)
+    body = (Draft("arith.mulf", ((11, F32), (1, F32)), ((12, F32),)), Draft("scf.yield", ((12, F32),), ()))
+    loop = Draft("scf.for", ((2, I32), (4, I32), (3, I32), (1, F32)), ((9, F32),), region=body)
+    bounds = (constant(2, 0), constant(5, 6), constant(3, 2), Draft("arith.muli", ((5, I32), (3, I32)), ((4, I32),)))
+    work, masked = work_of(LOAD, *bounds, loop, STORE, programs=10)
     # From 0 below 12 in steps of 2: six times 64 x 32 multiplies, in each of ten programs.
     assert (work["vector/fp32"], masked) == (10 * 6 * 64 * 32, False)
 
 
 def test_a_loop_between_unknown_bounds_is_unknown() -> None:
-    body = Block((INDEX,), (Operation("scf.yield", (), ()),))
-    loop = Operation("scf.for", ((2, I32), (2, I32), (2, I32)), ((9, F32),), regions=((body,),))
-    start = Operation("tt.get_program_id", (), ((2, I32),), (0,))
+    body = (Draft("scf.yield", (), ()),)
+    loop = Draft("scf.for", ((2, I32), (2, I32), (2, I32)), ((9, F32),), region=body)
+    start = Draft("tt.get_program_id", (), ((2, I32),), {"constants": [0]})
     with pytest.raises(FormulaError, match="without constant bounds"):
-        kernel_work(kernel(start, loop, STORE), 1)
+        work_of(start, loop, STORE)
 
 
 def test_a_reduction_applies_its_region_once_for_each_element_but_the_first() -> None:
-    add = Block((Type("f32"), Type("f32")), (Operation("arith.addf", ((10, Type("f32")), (11, Type("f32"))), ((12, Type("f32")),)),
-                                             Operation("tt.reduce.return", ((12, Type("f32")),), ())))  # fmt: skip
+    one = Type("f32")
+    add = (Draft("arith.addf", ((10, one), (11, one)), ((12, one),)), Draft("tt.reduce.return", ((12, one),)))
     row = Type("f32", (64,))
-    reduce = Operation("tt.reduce", ((1, F32),), ((9, row),), (1,), regions=((add,),))
-    work, _ = kernel_work(kernel(LOAD, reduce, Operation("tt.store", ((0, POINTERS), (9, row), (3, I32)), ())), 1)
+    reduce = Draft("tt.reduce", ((1, F32),), ((9, row),), {"constants": [1]}, region=add)
+    work, _ = work_of(LOAD, reduce, Draft("tt.store", ((0, POINTERS), (9, row), (3, I32)), ()))
     assert work["vector/fp32"] == 64 * 31
 
 
 def test_what_nobody_uses_and_what_computes_addresses_is_not_counted() -> None:
-    unused = Operation("arith.mulf", ((1, F32), (1, F32)), ((8, F32),))
-    used = Operation("math.exp", ((1, F32),), ((9, F32),))
-    address = Operation("arith.muli", ((2, I32), (2, I32)), ((3, I32),))
-    masked_store = Operation("tt.store", ((0, POINTERS), (9, F32), (3, I32)), ())
-    work, masked = kernel_work(kernel(LOAD, unused, constant(2, 3), address, used, masked_store), 1)
+    unused = Draft("arith.mulf", ((1, F32), (1, F32)), ((8, F32),))
+    used = Draft("math.exp", ((1, F32),), ((9, F32),))
+    address = Draft("arith.muli", ((2, I32), (2, I32)), ((3, I32),))
+    masked_store = Draft("tt.store", ((0, POINTERS), (9, F32), (3, I32)), ())
+    work, masked = work_of(LOAD, unused, constant(2, 3), address, used, masked_store)
     assert (work["vector/transcendental"], work.flops, masked) == (64 * 32, 0, True)
 
 
 @every(("precision", "unit"), [(0, "matrix/tf32"), (2, "matrix/fp32")])
 def test_a_product_of_fp32_runs_as_its_precision_says(precision: int, unit: str) -> None:
     left, right, out = Type("f32", (64, 32)), Type("f32", (32, 16)), Type("f32", (64, 16))
-    dot = Operation("tt.dot", ((1, left), (2, right), (3, out)), ((9, out),), options=(precision, 0))
-    work, _ = kernel_work(kernel(LOAD, dot, Operation("tt.store", ((0, POINTERS), (9, out)), ())), 1)
+    dot = Draft("tt.dot", ((1, left), (2, right), (3, out)), ((9, out),), settings={"options": [precision, 0]})
+    work, _ = work_of(LOAD, dot, Draft("tt.store", ((0, POINTERS), (9, out)), ()))
     assert work[unit] == 2 * 64 * 32 * 16
 
 
 def test_an_operation_that_nobody_counts_makes_the_kernel_unknown() -> None:
-    strange = Operation("tt.elementwise_inline_asm", ((1, F32),), ((9, F32),))
+    strange = Draft("tt.elementwise_inline_asm", ((1, F32),), ((9, F32),))
     with pytest.raises(FormulaError, match="whose cost is unknown"):
-        kernel_work(kernel(LOAD, strange, STORE), 1)
+        work_of(LOAD, strange, STORE)
     with pytest.raises(FormulaError, match="without floating-point"):
-        kernel_work(kernel(LOAD, Operation("tt.store", ((0, POINTERS), (1, F32)), ())), 1)
+        work_of(LOAD, Draft("tt.store", ((0, POINTERS), (1, F32)), ()))
 
 
 def bytecode() -> bytes:
@@ -195,7 +213,7 @@ def test_broken_bytecode_is_refused_and_never_hangs(data: st.DataObject) -> None
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     del raw[data.draw(st.integers(1, len(raw))) :]
     with suppress(FormulaError):
-        kernel_work(read_bytecode(bytes(raw)), 1)
+        kernel_work(*read_triton(bytes(raw)), 1)
 
 
 SLICED = program_text("calls_triton/sliced.hlo")

@@ -9,13 +9,13 @@ from ....errors import FormulaError
 from ....workload import COUNTED
 from ...read.backend_config import backend_config
 from ...read.lexing import STRING
+from ...read.mlir.bytecode import MAGIC
 from ..types import Price, Site
-from .bytecode import MAGIC, read_bytecode
 from .estimates import FIELDS, estimated
 from .registry import call
 from .settings import integer, section
 from .traffic import priced, unpriced
-from .triton_ir import kernel_work
+from .triton_ir import kernel_work, read_triton
 
 _IR = re.compile(rf"\bir = ({STRING})")
 _ESCAPE = re.compile(rb'\\(?:([0-9a-fA-F]{2})|(["\\nt]))')
@@ -38,7 +38,7 @@ def kernel(site: Site) -> Price:
         programs = 1
         for name in _GRID:
             programs *= integer(config, name, 1)
-        work, masked = kernel_work(read_bytecode(code), programs)
+        work, masked = kernel_work(*read_triton(code), programs)
     except FormulaError as misfit:
         return unpriced(site, f"{_UNREAD}: {misfit}")
     note = "masked lanes are counted" if masked else ""

@@ -1,10 +1,10 @@
-"""The code of a Mosaic kernel: its functions, operations and types, read from MLIR bytecode.
+"""The code of a Mosaic or Triton kernel: its functions, operations and types, read from MLIR bytecode.
 
-Operations are those of the dialects tpu, arith, math, vector, memref, scf and func; JAX writes them with the prefix ``stable_mosaic.`` and
-all their settings as attributes.
+Operations of Mosaic are those of the dialects tpu, arith, math, vector, memref, scf and func; JAX writes them with the prefix
+``stable_mosaic.`` and all their settings as attributes. Where they are properties, `Settings` reads them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from msgspec import Struct, field
 
@@ -17,6 +17,9 @@ from ...read.mlir.bytecode_entries import Entries
 from ...read.mlir.types import DYNAMIC
 
 PREFIX = "stable_mosaic."
+
+
+Settings = Callable[[Entries, bytes], Mapping[str, object]]  # an operation's attributes, from its properties
 
 
 class Misread(FormulaError):
@@ -141,8 +144,9 @@ def kernel_of(top: Block, types: Mapping[int, Type], definitions: Mapping[int, t
 
 
 class _Builder(Struct):
-    bytecode: Bytecode
     values: Entries
+    settings: Settings
+    known: dict[bytes, Mapping[str, object]] = field(default_factory=dict)  # attributes by the properties that have them
     kinds: dict[int, Type] = field(default_factory=dict)
     types: dict[int, Type] = field(default_factory=dict)
     definitions: dict[int, tuple[Operation, int]] = field(default_factory=dict)
@@ -158,7 +162,11 @@ class _Builder(Struct):
         return Block(tuple(value for value, _, _ in raw.arguments), tuple([self.operation(inner) for inner in raw.operations]))
 
     def operation(self, raw: mlir_bytecode.RawOperation) -> Operation:
-        attributes = self.values.named(raw.attributes) if raw.attributes is not None else {}
+        attributes: Mapping[str, object] = self.values.named(raw.attributes) if raw.attributes is not None else {}
+        if raw.properties is not None:
+            if raw.properties not in self.known:
+                self.known[raw.properties] = self.settings(self.values, raw.properties)
+            attributes = {**attributes, **self.known[raw.properties]}
         regions = tuple([tuple([self.block(block) for block in region]) for region in raw.regions])
         results = tuple(value for value, _ in raw.results)
         made = Operation(raw.name.removeprefix(PREFIX), raw.operands, results, attributes, regions)
@@ -168,12 +176,15 @@ class _Builder(Struct):
         return made
 
 
+def read_block(bytecode: Bytecode, settings: Settings) -> tuple[Block, Mapping[int, Type], Mapping[int, tuple[Operation, int]]]:
+    """The operations of a file, the types of its values, and which operation gives each."""
+    builder = _Builder(Entries(bytecode, {}), settings)
+    return builder.block(bytecode.block), builder.types, builder.definitions
+
+
 def read_bytecode(data: bytes) -> Kernel:
     """The kernel in a module's bytecode."""
     try:
-        bytecode = mlir_bytecode.read_bytecode(data)
-        builder = _Builder(bytecode, Entries(bytecode, {}))
-        top = builder.block(bytecode.block)
+        return kernel_of(*read_block(mlir_bytecode.read_bytecode(data), lambda entries, properties: {}))
     except Malformed as error:
         raise Misread(str(error)) from None
-    return kernel_of(top, builder.types, builder.definitions)
