@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ..cost import Amount, Cost, tidy
 from ..dtypes import DType
+from ..operation import Attention as Measured
 from ..resource import TRANSCENDENTAL, matrix, vector
 from ..workload import COUNTED
 from .elementwise import POINTWISE
@@ -61,6 +62,20 @@ class Attention(Struct, frozen=True, kw_only=True):
         if not self.causal or self.queries == 1:
             return ()
         return (WINDOWED if self.window else CAUSAL,)
+
+    def by_cudnn(self, *, backward: bool) -> Measured:
+        """The operation as a kernel of cuDNN, for predictions."""
+        return Measured(
+            batch=self.batch,
+            heads=self.heads,
+            queries=self.queries,
+            keys=self.keys,
+            size=self.key_width,
+            causal=self.causal,
+            backward=backward,
+            dtype=self.number.name,
+            library="cudnn",
+        )
 
     def forward(self) -> Cost:
         """2 · pairs · (d + d_v) on the matrix unit; a scale and a softmax on the vector unit, with a bias and dropout where fused."""

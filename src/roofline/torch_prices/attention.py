@@ -250,17 +250,7 @@ def _by_sizes(call: Call, parts: Sequence[Attention], *, backward: bool = False)
     found = parts[0]
     if "cudnn" not in call.op or found.window or found.bias or found.dropout or len(parts) > 1:
         return None
-    return Measured(
-        batch=found.batch,
-        heads=found.heads,
-        queries=found.queries,
-        keys=found.keys,
-        size=found.key_width,
-        causal=found.causal,
-        backward=backward,
-        dtype=found.number.name,
-        library="cudnn",
-    )
+    return found.by_cudnn(backward=backward)
 
 
 @op(*BACKWARD)

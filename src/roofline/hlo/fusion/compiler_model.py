@@ -35,7 +35,7 @@ from heapq import heapify, heappop, heappush
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..ir.amending import MappedDialect
+from ..ir.amending import created
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.opcodes import PRODUCTS, UPDATES
 from ..ir.platforms import Platform
@@ -146,24 +146,19 @@ class _Maker:
         """Appends a fusion and, if it has several results, the elements of its tuple."""
         old, plan = computation.instructions, self.plan(computation, group)
         hero, outputs = old[plan.hero], plan.outputs
-        dialect = MappedDialect(hero.dialect.where)
-        raw = {"kind": _KINDS[group.kind], "metadata": hero.metadata}
-        calls = (Call("calls", plan.body),)
         operands = tuple([where[value] for value in plan.outside])
         shape = self.computations[plan.body].root_instruction.shape
         name = self.names.fresh(f"{group.kind}_{hero.opcode.replace('-', '_')}_fusion")
-        instructions.append(Instruction(name, "fusion", shape, operands, calls, (), hero.place, raw, dialect))
+        fusion = created(hero, name, "fusion", shape, operands, kind=_KINDS[group.kind], metadata=hero.metadata)
+        instructions.append(replace(fusion, calls=(Call("calls", plan.body),)))
         if len(outputs) == 1:
             where[outputs[0]] = len(instructions) - 1
             return
         whole = len(instructions) - 1
         for position, output in enumerate(outputs):
             where[output] = len(instructions)
-            part = {"index": position, "metadata": old[output].metadata}
-            element = self.names.fresh(f"{name}.{position}")
-            instructions.append(
-                Instruction(element, "get-tuple-element", old[output].shape, (whole,), (), (), old[output].place, part, dialect)
-            )
+            element, shape, about = self.names.fresh(f"{name}.{position}"), old[output].shape, old[output].metadata
+            instructions.append(created(old[output], element, "get-tuple-element", shape, (whole,), index=position, metadata=about))
 
     def plan(self, computation: Computation, group: Group) -> "_Plan":
         """The plan of a group, made once for all copies in equal layers; reserves the names of its members."""
@@ -198,19 +193,18 @@ class _Maker:
         known = self.bodies.get(key)
         if known is not None:
             return known
-        place, dialect = old[members[0]].place, MappedDialect(old[members[0]].dialect.where)
         instructions: list[Instruction] = []
 
-        def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], raw: dict[str, object]) -> None:
-            instructions.append(Instruction(self.names.fresh(name), opcode, shape, operands, (), (), place, raw, dialect))
+        def put(name: str, opcode: str, shape: Shape, operands: tuple[int, ...], **attributes: object) -> None:
+            instructions.append(created(old[members[0]], self.names.fresh(name), opcode, shape, operands, **attributes))
 
         for number, taken in enumerate(outside):
-            put(f"param_{number}", "parameter", old[taken].shape, (), {"parameter_number": number})
+            put(f"param_{number}", "parameter", old[taken].shape, (), parameter_number=number)
         for member, name, taking in zip(members, names, operands, strict=True):
             instructions.append(replace(old[member], name=name, operands=taking))
         if len(outputs) > 1:
             shapes = tuple([old[output].shape for output in outputs])
-            put("tuple", "tuple", tuple_of(shapes), tuple([where[output] for output in outputs]), {})
+            put("tuple", "tuple", tuple_of(shapes), tuple([where[output] for output in outputs]))
         root = where[outputs[0]] if len(outputs) == 1 else len(instructions) - 1
         title = self.titles.fresh(f"fused_{hero.opcode.replace('-', '_')}")
         self.computations.append(

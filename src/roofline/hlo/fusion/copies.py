@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
+from ..ir.rewriting import Rewriting
 from ..memory.values import Values, ValuesOf
 from ..price.bodies import updated
 from ..price.traffic import in_place_parameters
@@ -124,18 +125,14 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
     wanted: dict[int, list[_Use]] = {}
     for use in uses:
         wanted.setdefault(use.user, []).append(use)
-    new: list[Instruction] = []
-    where: dict[int, int] = {}
-
-    def put(instruction: Instruction) -> int:
-        new.append(instruction)
-        return len(new) - 1
+    writing = Rewriting(computation)
+    where = writing.where
 
     def copied(index: int) -> int:
         """The new index of a copy of an instruction's array."""
         old = computation[index]
         name = fresh(f"copy_{old.name}")
-        return put(replace(old, name=name, opcode="copy", operands=(where[index],), calls=(), control=()))
+        return writing.put(replace(old, name=name, opcode="copy", operands=(where[index],), calls=(), control=()))
 
     def with_parts_copied(index: int, inside: list[tuple[int, ...]]) -> int:
         """The new index of an operand with the parts at some paths copied; only tuples built in this computation are opened."""
@@ -148,7 +145,7 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
             with_parts_copied(part, below) if (below := [path[1:] for path in inside if path[0] == place]) else where[part]
             for place, part in enumerate(old.operands)
         ]
-        return put(replace(old, name=fresh(old.name), operands=tuple(parts)))
+        return writing.put(replace(old, name=fresh(old.name), operands=tuple(parts)))
 
     def rewritten(user: int, operand: int) -> int:
         inside = [use.path for use in wanted.get(user, ()) if use.operand == operand]
@@ -156,7 +153,6 @@ def _inserted(computation: Computation, uses: list[_Use], fresh: Callable[[str],
 
     for index, old in enumerate(computation.instructions):
         operands = {operand: rewritten(index, operand) for operand in old.operands}
-        control = tuple(where[place] for place in old.control)
-        where[index] = put(replace(old, operands=tuple(operands[operand] for operand in old.operands), control=control))
-    root = rewritten(len(computation), computation.root)
-    return replace(computation, instructions=tuple(new), root=root, parameters=tuple(where[place] for place in computation.parameters))
+        moved = replace(writing.moved(old), operands=tuple(operands[operand] for operand in old.operands))
+        where[index] = writing.put(moved)
+    return writing.finished(rewritten(len(computation), computation.root))

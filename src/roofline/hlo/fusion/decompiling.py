@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..ir.amending import amended
 from ..ir.module import Call, Computation, HloModule, Instruction
 from ..ir.opcodes import PRODUCTS
-from ..ir.rewriting import busy_computations, without_dead_code
+from ..ir.rewriting import Rewriting, busy_computations, without_dead_code
 from ..ir.shapes import NUMBERS, Shape
 from .inlining import computations_that_run, inlined
 
@@ -82,26 +82,23 @@ def is_widened(module: HloModule) -> bool:
 
 def _unfused(computation: Computation) -> Computation:
     """The computation with calls instead of fusions, combined all-reduces split into one per value, and no copies within one memory."""
-    new: list[Instruction] = []
-    where: dict[int, int] = {}
-    for index, instruction in enumerate(computation.instructions):
-        instruction = replace(
-            _plain(computation, instruction),
-            operands=tuple(where[operand] for operand in instruction.operands),
-            control=tuple(where[before] for before in instruction.control if before in where),
-        )
+    writing = Rewriting(computation)
+    for index, old in enumerate(computation.instructions):
+        instruction = writing.moved(_plain(computation, old))
         if instruction.opcode == "all-reduce" and instruction.shape.is_tuple:
             parts = zip(instruction.operands, instruction.shape.parts, strict=True)
             instructions = [
                 replace(instruction, name=f"{instruction.name}.{place}", operands=(part,), shape=shape)
                 for place, (part, shape) in enumerate(parts)
             ]
-            instruction = replace(instruction, opcode="tuple", operands=tuple(range(len(new), len(new) + len(instructions))), calls=())
-            new += [amended(part, **{_COMBINED: True}) for part in instructions]
-        where[index] = len(new)
-        new.append(instruction)
-    parameters = tuple(where[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
+            instruction = replace(
+                instruction,
+                opcode="tuple",
+                operands=tuple(map(writing.put, [amended(part, **{_COMBINED: True}) for part in instructions])),
+                calls=(),
+            )
+        writing.where[index] = writing.put(instruction)
+    return writing.finished()
 
 
 def _plain(computation: Computation, instruction: Instruction) -> Instruction:
@@ -112,7 +109,7 @@ def _plain(computation: Computation, instruction: Instruction) -> Instruction:
     return instruction
 
 
-class _Narrowing:
+class _Narrowing(Rewriting):
     """Rewrites one computation with narrow formats: ``where`` maps each value to its new index, ``narrow`` to that in its narrow format.
 
     ``named`` says whether the program has the framework's names: without them a conversion by the compiler looks like one the user wrote.
@@ -121,18 +118,16 @@ class _Narrowing:
     """
 
     def __init__(self, module: HloModule, computation: Computation, calls: Mapping[int, int], named: bool, given: Formats) -> None:
-        self.module, self.old, self.calls, self.named, self.given = module, computation, calls, named, given
+        super().__init__(computation)
+        self.module, self.calls, self.named, self.given = module, calls, named, given
         self.carried: dict[int, Formats] = {}
-        self.new: list[Instruction] = []
-        self.where: dict[int, int] = {}
         self.narrow: dict[int, int] = {}
         self.wanted = self._wanted()
 
     def written(self) -> Computation:
         for index, instruction in enumerate(self.old.instructions):
             self._write(index, instruction)
-        parameters = tuple(self.where[parameter] for parameter in self.old.parameters)
-        return replace(self.old, instructions=tuple(self.new), root=self.where[self.old.root], parameters=parameters)
+        return self.finished()
 
     def _wanted(self) -> dict[int, str]:
         """The narrow format to which the compiler converts every use of a value, directly or after data movement."""
@@ -308,8 +303,7 @@ class _Narrowing:
 
     def _put(self, instruction: Instruction, operands: tuple[int, ...], shape: Shape) -> int:
         control = tuple(self.where[before] for before in instruction.control)
-        self.new.append(replace(instruction, operands=operands, shape=shape, control=control))
-        return len(self.new) - 1
+        return self.put(replace(instruction, operands=operands, shape=shape, control=control))
 
 
 def _is_whole(computation: Computation, index: int | None = None) -> bool:

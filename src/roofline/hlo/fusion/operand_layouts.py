@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from ..ir.amending import MappedDialect
+from ..ir.amending import created
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.rewriting import Rewriting
 from ..ir.shapes import Layout, Shape
 
 FORMAT = "fp8"  # the number formats that need it, by their rate
@@ -54,16 +55,12 @@ def _last(computation: Computation, index: int) -> int:
 
 
 def _copied(computation: Computation, copied: dict[int, dict[int, Shape]], fresh: Callable[[str], str]) -> Computation:
-    new: list[Instruction] = []
-    where: dict[int, int] = {}
+    writing = Rewriting(computation)
     for index, old in enumerate(computation.instructions):
-        operands = [where[operand] for operand in old.operands]
+        moved = writing.moved(old)
+        operands = [*moved.operands]
         for place, shape in copied.get(index, {}).items():
-            raw, dialect = {"metadata": old.metadata}, MappedDialect(old.dialect.where)
-            name = fresh(f"transpose_{new[operands[place]].name}")
-            new.append(Instruction(name, "copy", shape, (operands[place],), (), (), old.place, raw, dialect))
-            operands[place] = len(new) - 1
-        where[index] = len(new)
-        new.append(replace(old, operands=tuple(operands), control=tuple(where[number] for number in old.control)))
-    parameters = tuple(where[number] for number in computation.parameters)
-    return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
+            name = fresh(f"transpose_{writing.new[operands[place]].name}")
+            operands[place] = writing.put(created(old, name, "copy", shape, (operands[place],), metadata=old.metadata))
+        writing.where[index] = writing.put(replace(moved, operands=tuple(operands)))
+    return writing.finished()

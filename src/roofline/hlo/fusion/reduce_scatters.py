@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import of_kind
+from ..ir.rewriting import Rewriting
 from ..price.collectives import group_size
 from ..price.types import Site
 from .inlining import computations_that_run
@@ -85,19 +86,15 @@ def _names_device(module: HloModule, number: int, index: int, loops: Loops) -> b
 
 def _written(computation: Computation, slices: dict[int, int]) -> Computation:
     """The computation with these slices replaced by reduce-scatters of their all-reduces' operands."""
-    new: list[Instruction] = []
-    where: dict[int, int] = {}
+    writing = Rewriting(computation)
     for index, instruction in enumerate(computation.instructions):
         if index in slices.values():
-            where[index] = where[instruction.operands[0]]
+            writing.where[index] = writing.where[instruction.operands[0]]
             continue
         if index in slices:
             adding = computation[slices[index]]
             instruction = replace(
                 adding, name=instruction.name, opcode="reduce-scatter", shape=instruction.shape, operands=instruction.operands[:1]
             )
-        where[index] = len(new)
-        control = tuple(where[before] for before in instruction.control if before in where)
-        new.append(replace(instruction, operands=tuple(where[operand] for operand in instruction.operands), control=control))
-    parameters = tuple(where[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(new), root=where[computation.root], parameters=parameters)
+        writing.where[index] = writing.put(writing.moved(instruction))
+    return writing.finished()

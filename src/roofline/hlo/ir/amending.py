@@ -67,6 +67,11 @@ def amended(instruction: Instruction, **attributes: object) -> Instruction:
     return replace(instruction, raw=(instruction.raw, attributes), dialect=Amended(instruction.dialect))
 
 
+def created(like: Instruction, name: str, opcode: str, shape: Shape, operands: tuple[int, ...], **attributes: object) -> Instruction:
+    """A new instruction, of the place in its file that another one has."""
+    return Instruction(name, opcode, shape, operands, (), (), like.place, attributes, MappedDialect(like.dialect.where))
+
+
 def resized(instruction: Instruction, before: Shape, after: Shape, shape: Shape) -> Instruction:
     """An instruction of a new shape, with sizes in its attributes that fit it; ``before`` and ``after`` are shapes of its first operand."""
     new = replace(instruction, shape=shape)

@@ -12,6 +12,31 @@ _EFFECTS = of_kind("host", "message", "half") | {"rng-get-and-update-state"}
 _MAY_HAVE_EFFECTS = _EFFECTS | {"custom-call"}
 
 
+class Rewriting:
+    """A computation while it is written anew: its instructions so far, and the new place of the value of each old one."""
+
+    def __init__(self, old: Computation) -> None:
+        self.old = old
+        self.new: list[Instruction] = []
+        self.where: dict[int, int] = {}
+
+    def put(self, instruction: Instruction) -> int:
+        """Adds an instruction; its place."""
+        self.new.append(instruction)
+        return len(self.new) - 1
+
+    def moved(self, instruction: Instruction) -> Instruction:
+        """An old instruction with the new places of its operands, and of what it waits for."""
+        operands, control = (tuple([self.where[place] for place in places]) for places in (instruction.operands, instruction.control))
+        return replace(instruction, operands=operands, control=control)
+
+    def finished(self, root: int | None = None) -> Computation:
+        """The new computation; its ``root`` is that of the old one unless another is given."""
+        parameters = tuple(self.where[parameter] for parameter in self.old.parameters)
+        root = self.where[self.old.root] if root is None else root
+        return replace(self.old, instructions=tuple(self.new), root=root, parameters=parameters)
+
+
 def written_out(computation: Computation, body: Callable[[Instruction], Computation | None]) -> Computation:
     """A computation with the instructions of bodies in the place of those that run them, as far as ``body`` gives one; parts of tuples that
     are made there are taken from them.

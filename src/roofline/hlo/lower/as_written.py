@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...errors import FormulaError
-from ..ir.amending import MappedDialect, amended
+from ..ir.amending import amended, created
 from ..ir.attributes import WindowDimension
 from ..ir.module import Call, Computation, HloModule, Instruction
-from ..ir.rewriting import written_out
+from ..ir.rewriting import Rewriting, written_out
 from ..ir.shapes import Layout, Shape
 from ..price.convolved_products import Role, fits, role_of
 from .concatenations import with_concatenations
@@ -67,15 +67,13 @@ def _with_dots(computation: Computation) -> Computation:
     """A body with dots for its convolutions that are products."""
     if not any(instruction.opcode == CONVOLUTION for instruction in computation.instructions):
         return computation
-    written: list[Instruction] = []
-    where: dict[int, int] = {}
+    body = Rewriting(computation)
     for index, instruction in enumerate(computation.instructions):
-        moved = replace(instruction, operands=tuple(where[operand] for operand in instruction.operands))
-        dot = _dot(moved, written) if instruction.opcode == CONVOLUTION and len(instruction.operands) == 2 else None
-        written += dot or [moved]
-        where[index] = len(written) - 1
-    parameters = tuple(where[parameter] for parameter in computation.parameters)
-    return replace(computation, instructions=tuple(written), root=where[computation.root], parameters=parameters)
+        moved = body.moved(instruction)
+        dot = _dot(moved, body.new) if instruction.opcode == CONVOLUTION and len(instruction.operands) == 2 else None
+        body.new += dot or [moved]
+        body.where[index] = len(body.new) - 1
+    return body.finished()
 
 
 def _with_product_kernels(computation: Computation, computations: list[Computation]) -> Computation:
@@ -89,17 +87,7 @@ def _with_product_kernels(computation: Computation, computations: list[Computati
     for index in places:
         instruction = instructions[index]
         parameters = [
-            Instruction(
-                f"{instruction.name}.operand.{number}",
-                "parameter",
-                operand.shape,
-                (),
-                (),
-                (),
-                instruction.place,
-                {},
-                MappedDialect(instruction.dialect.where),
-            )
+            created(instruction, f"{instruction.name}.operand.{number}", "parameter", operand.shape, ())
             for number, operand in enumerate(computation.operands(instruction))
         ]
         dot = _dot(replace(instruction, operands=(0, 1)), parameters)
@@ -255,11 +243,7 @@ class _Steps:
 
     def put(self, opcode: str, shape: Shape, operands: tuple[int, ...], attributes: dict[str, object]) -> int:
         name = f"{self._convolution.name}.{opcode}.{len(self._instructions)}"
-        self._instructions.append(
-            Instruction(
-                name, opcode, shape, operands, (), (), self._convolution.place, attributes, MappedDialect(self._convolution.dialect.where)
-            )
-        )
+        self._instructions.append(created(self._convolution, name, opcode, shape, operands, **attributes))
         return self.last
 
     def squeezed(self, operand: Instruction, index: int, absent: Sequence[int]) -> int:

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 from ...errors import SourceError
 from ...graph.axes import Factors, IndexMap
 from ..fusion.inlining import computations_that_run, inlined
-from ..ir.amending import MappedDialect, amended, resized
+from ..ir.amending import amended, created, resized
 from ..ir.attributes import ReplicaGroups, SliceRange
 from ..ir.axes import index_map
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import IDENTITIES, RUNNERS
+from ..ir.rewriting import Rewriting
 from ..ir.shapes import Shape
 from ..price.collectives import COLLECTIVES
 from ..price.pricing import EVEN_SHARE
@@ -150,22 +151,19 @@ def _make_branches_consistent(module: HloModule, number: int, index: int, choice
             shardings.known[called, module.computations[called].parameters[0], part] = shardings.known[number, operand, part]
 
 
-class _Part:
+class _Part(Rewriting):
     """Rewrites one computation for one device."""
 
     def __init__(self, module: HloModule, number: int, shardings: Shardings, devices: int, tally: _Tally) -> None:
+        super().__init__(module.computations[number])
         self.module, self.number, self.shardings, self.devices, self.tally = module, number, shardings, devices, tally
-        self.old = module.computations[number]
-        self.new: list[Instruction] = []
-        self.where: dict[int, int] = {}
         self.exchanged: dict[tuple[int, Sharding], int] = {}
         self.meshes = meshes_of(module.frontend_attributes.get(MESHES, ""))
 
     def written(self) -> Computation:
         for index, instruction in enumerate(self.old.instructions):
             self.where[index] = self._write(index, instruction)
-        parameters = tuple(self.where[parameter] for parameter in self.old.parameters)
-        return replace(self.old, instructions=tuple(self.new), root=self.where[self.old.root], parameters=parameters)
+        return self.finished()
 
     def _write(self, index: int, instruction: Instruction) -> int:
         target = instruction.custom_call_target if instruction.opcode == "custom-call" else ""
@@ -359,15 +357,10 @@ class _Part:
         name = f"{instruction.name}.{opcode}"
         self.tally.names[name] += 1
         unique = name if self.tally.names[name] == 1 else f"{name}.{self.tally.names[name] - 1}"
-        raw = {**raw, "metadata": instruction.metadata}
-        self.new.append(
-            Instruction(unique, opcode, shape, operands, (), (), instruction.place, raw, MappedDialect(instruction.dialect.where))
-        )
-        return len(self.new) - 1
+        return self.put(created(instruction, unique, opcode, shape, operands, **{**raw, "metadata": instruction.metadata}))
 
     def _put(self, instruction: Instruction, operands: tuple[int, ...], shape: Shape) -> int:
-        self.new.append(replace(instruction, operands=operands, shape=shape, control=()))
-        return len(self.new) - 1
+        return self.put(replace(instruction, operands=operands, shape=shape, control=()))
 
 
 def _summed(factor: int, holders: list[dict[int, Axes]]) -> Axes:

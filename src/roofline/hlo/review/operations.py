@@ -174,19 +174,7 @@ def _attention(kernels: Kernels, instruction: Instruction) -> Attention | None:
         found = attention_of(site)
     except (Misfit, SourceError, FormulaError, IndexError):
         return None
-    if found is None:
-        return None
-    return Attention(
-        batch=found.batch,
-        heads=found.heads,
-        queries=found.queries,
-        keys=found.keys,
-        size=found.key_width,
-        causal=found.causal,
-        backward="Backward" in instruction.custom_call_target,
-        dtype=found.number.name,
-        library="cudnn",
-    )
+    return None if found is None else found.by_cudnn(backward="Backward" in instruction.custom_call_target)
 
 
 def _exchange(kernels: Kernels, instruction: Instruction, kind: str, cost: Cost) -> Collective | None:
