@@ -36,7 +36,6 @@ from roofline.placement import place
 from roofline.prediction.by_size import Sizes
 from roofline.render import plot
 from roofline.render.geometry import Roof, roof
-from roofline.render.labels import Box
 from roofline.render.plot.style import DARK, LIGHT, THEMES, Theme, contrast, drawable, mixed, short_name
 from roofline.report import Report
 from roofline.resource import Resource

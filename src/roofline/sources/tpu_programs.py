@@ -209,5 +209,5 @@ def _large_products(values: Values, value: Value) -> int:
         if sizes is None or left.dtype != "bf16" or right.dtype != "bf16":
             return 0
         is_large |= min(sizes.rows, sizes.depth, sizes.columns) >= LARGE
-        flops += sizes.flops
+        flops += 2 * sizes.multiplications
     return flops if is_large else 0

@@ -7,9 +7,8 @@ or spatial dimensions with a window of one element, of the whole axis, or of one
 from math import prod
 from typing import Literal
 
-from msgspec import Struct
-
 from ...errors import FormulaError
+from ...graph.operators import Sizes
 from ...ops.convolution import inputs_read, outputs_with_input, pairs
 from ..ir.attributes import ConvolutionDimensions, WindowDimension
 from ..ir.module import Instruction
@@ -17,24 +16,7 @@ from ..ir.module import Instruction
 Role = Literal["batch", "depth", "rows", "columns"]
 
 
-class ProductSizes(Struct, frozen=True):
-    """The sizes of a product: ``batch`` of them, rows times depth by depth times columns."""
-
-    batch: int
-    rows: int
-    depth: int
-    columns: int
-
-    @property
-    def flops(self) -> int:
-        return 2 * self.batch * self.rows * self.depth * self.columns
-
-    def __str__(self) -> str:
-        size = f"{self.rows}×{self.depth}×{self.columns}"
-        return f"{self.batch}×({size})" if self.batch > 1 else size
-
-
-def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> ProductSizes | None:
+def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> Sizes | None:
     """The sizes of the product that a convolution of arrays with these dimensions is; ``None`` if its windows overlap.
 
     Rows are those of the operand whose axes come first in the result, as in the dot that was written.
@@ -63,7 +45,7 @@ def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel:
     if max((axis for axis, size in ours if size > 1), default=-1) > max((axis for axis, size in theirs if size > 1), default=len(result)):
         ours, theirs = theirs, ours
     rows, columns = (prod(size for _, size in axes) for axes in (ours, theirs))
-    return ProductSizes(prod(batch), rows, prod(depth), columns)
+    return Sizes(prod(batch), rows, prod(depth), columns)
 
 
 def fits(labels: ConvolutionDimensions, source: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...]) -> bool:

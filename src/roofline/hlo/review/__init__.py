@@ -22,7 +22,7 @@ from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
 from .equal_layers import EqualLayers
 from .fingerprints import Fingerprints
-from .kernels import ConvolvedProduct, Kernels, Product
+from .kernels import Kernels, Product
 from .labels import Wording, label, wording
 from .operations import operation
 from .program_arrays import exchanged, results_of
@@ -35,7 +35,7 @@ class _Kind(Struct, frozen=True, kw_only=True):
     which arguments and results of the program they read and write.
     """
 
-    product: Product | ConvolvedProduct | None
+    product: Product | None
     is_split: bool
     words: Wording
     operation: Operation | None
@@ -110,11 +110,11 @@ class Review:
         product, is_split = self._product(*self._representative(computation, index))
         return self._label(instruction, self._words(instruction, product, is_split), Origin(instruction.op_name, scope, location))
 
-    def _product(self, kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:
+    def _product(self, kernels: Kernels, place: int) -> tuple[Product | None, bool]:
         """The product that a kernel computes, and whether its depth is split."""
         return self._failures.attempt("products", _product, kernels, place) or (None, False)
 
-    def _words(self, instruction: Instruction, product: Product | ConvolvedProduct | None, is_split: bool) -> Wording:
+    def _words(self, instruction: Instruction, product: Product | None, is_split: bool) -> Wording:
         parts = self.values.body(instruction) or ()
         return self._failures.attempt("labels", wording, instruction, product, is_split, parts) or Wording(instruction.opcode, "")
 
@@ -253,8 +253,8 @@ def _lowered(pricer: Pricer, times: Mapping[int, int]) -> Lowered | None:
         return None  # a damaged attribute: pricing the instruction reports it
 
 
-def _product(kernels: Kernels, place: int) -> tuple[Product | ConvolvedProduct | None, bool]:
-    return kernels.product(place) or kernels.convolved_product(place), kernels.is_split(place)
+def _product(kernels: Kernels, place: int) -> tuple[Product | None, bool]:
+    return kernels.product(place), kernels.is_split(place)
 
 
 def _operation(kernels: Kernels, place: int, cost: Cost) -> Operation | None:

@@ -7,13 +7,12 @@ from math import prod
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost
-from ...dtypes import DType, wider
 from ...errors import SourceError
+from ...graph.operators import Sizes
 from ..ir.attributes import DotDimensions
 from ..ir.module import Instruction
 from ..ir.values import RENAMED, Value, Values
 from ..lower.products import DOTS, product_dimensions, product_sizes
-from ..price.convolved_products import ProductSizes, convolved_product
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 
@@ -42,16 +41,8 @@ class Product(Struct, frozen=True, kw_only=True):
         return 2 * self.batch * self.rows * self.depth * self.columns
 
     def __str__(self) -> str:
-        whole = ProductSizes(self.batch, self.rows, self.depth, self.columns)
+        whole = Sizes(self.batch, self.rows, self.depth, self.columns)
         return f"{whole} in {self.groups:,} groups" if self.groups else str(whole)
-
-
-class ConvolvedProduct(Struct, frozen=True):
-    """A product that the compiler wrote as a convolution: that instruction, the wider format of its operands, and the sizes."""
-
-    made: Value
-    number: DType
-    sizes: ProductSizes
 
 
 class Kernels:
@@ -68,7 +59,6 @@ class Kernels:
         self.costs = dict(self._priced())
         self._places = {id(instruction): index for index, instruction in enumerate(self.computation.instructions)}
         self._products: dict[int, Product | None] = {}
-        self._convolved: dict[int, ConvolvedProduct | None] = {}
         self._inside: dict[str, tuple[int, ...]] = {}  # fused body -> instructions that may be products
         self._splits: dict[int, bool] = {}
 
@@ -90,16 +80,6 @@ class Kernels:
         inside = ((self.computation, instruction),)
         found = [made for place in places if (made := product(self.values, Value(body, place, inside)))]
         return max(found, key=lambda one: one.flops, default=None)
-
-    def convolved_product(self, index: int) -> ConvolvedProduct | None:
-        """The product that a kernel of a TPU computes as a convolution, the largest if there are several; none if one is not a product."""
-        if index not in self._convolved:
-            written = self.values.nested(Value(self.computation, index), "convolution") if self.platform == "tpu" else ()
-            products = [_convolved(self.values, convolution) for convolution in written]
-            known = [product for product in products if product is not None]
-            largest = max(known, key=lambda product: product.sizes.flops, default=None)
-            self._convolved[index] = largest if len(known) == len(products) else None
-        return self._convolved[index]
 
     def is_split(self, index: int) -> bool:
         """Whether a kernel computes a product whose depth was split: the batch of its result is summed right after."""
@@ -169,15 +149,6 @@ def product(values: Values, made: Value) -> Product | None:
     if min(batch, rows, depth, columns) < 1:
         return None
     return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns, groups=groups)
-
-
-def _convolved(values: Values, made: Value) -> ConvolvedProduct | None:
-    """The product that a convolution computes; ``None`` if it is not one."""
-    if len(made.instruction.operands) < 2:
-        return None
-    left, right = values.operand(made, 0), values.operand(made, 1)
-    sizes = convolved_product(made.instruction, left.shape.dims, right.shape.dims)
-    return ConvolvedProduct(made, wider(left.shape.number, right.shape.number), sizes) if sizes and sizes.flops > 0 else None
 
 
 def _is_convolution(instruction: Instruction) -> bool:

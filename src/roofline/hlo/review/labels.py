@@ -16,7 +16,7 @@ from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS, Shape
 from ..price.fused_collectives import exchange_alone, started
 from ..price.program import Origin
-from .kernels import ConvolvedProduct, Product
+from .kernels import Product
 
 _NUMBERED = re.compile(r"[._]\d+")
 # Prefixes of XLA's names of fusions, and of those that roofline's own model of a compiler makes.
@@ -52,15 +52,13 @@ class Wording(Struct, frozen=True):
     is_product: bool = False
 
 
-def wording(instruction: Instruction, product: Product | ConvolvedProduct | None, split: bool, parts: Iterable[Instruction]) -> Wording:
+def wording(instruction: Instruction, product: Product | None, split: bool, parts: Iterable[Instruction]) -> Wording:
     """The words for an instruction; ``parts`` are the instructions of its fused body, ``split`` says that its batch is one split depth."""
     if begun := started(parts):
         instruction = begun
     shape = instruction.shape
     if not shape.is_array:
         shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
-    if isinstance(product, ConvolvedProduct):
-        return Wording(_product_word(product.made.instruction.op_name, "dot"), f"{product.sizes} {product.number.name}", is_product=True)
     if product is None:
         return Wording(_main(instruction, parts), _array(shape.dtype, shape.dims) if shape.is_array else "")
     number = _multiplied_in(product, shape)
