@@ -228,7 +228,7 @@ def test_how_full_vmem_is_stands_beside_main_memory(tmp_path: Path) -> None:
     assert report.memory is not None
     assert vmem(report.memory).capacity_bytes == 2 * (MATRIX + 3_000_000)
     said = " ".join(report_text(report).split())
-    assert "vmem peak 7.194 MB of 14.39 MB (50%): arrays 4.194 MB, scoped 3 MB; at a; largest s f32[1024,1024], 4.194 MB" in said
+    assert "vmem peak at least 7.194 MB of 14.39 MB (50%): arrays 4.194 MB, scoped 3 MB; at a; largest s f32[1024,1024], 4.194 MB" in said
 
 
 def test_programs_for_other_chips_have_no_vmem() -> None:
@@ -329,9 +329,9 @@ def test_every_tuple_has_memory_for_the_whole_program() -> None:
 
 
 def test_a_program_of_calls_that_were_not_copied_is_followed_once() -> None:
-    # Each computation calls the next one twice, 2^40 times the last one in all.
-    calls = [f"f{level} {{ p = {SMALL} parameter(0)\n a = {SMALL} call(p), to_apply=f{level + 1}\n" for level in range(40)]
+    # Each computation calls the next one twice, 2^30 times the last one in all.
+    calls = [f"f{level} {{ p = {SMALL} parameter(0)\n a = {SMALL} call(p), to_apply=f{level + 1}\n" for level in range(30)]
     bodies = "".join(f"{call} ROOT b = {SMALL} call(a), to_apply=f{level + 1} }}\n" for level, call in enumerate(calls))
-    last = f"f40 {{ p = {SMALL} parameter(0)\n ROOT n = {SMALL} cosine(p) }}\n"
+    last = f"f30 {{ p = {SMALL} parameter(0)\n ROOT n = {SMALL} cosine(p) }}\n"
     text = f"{HEAD}{last}{bodies}ENTRY main {{ x = {SMALL} parameter(0)\n ROOT r = {SMALL} call(x), to_apply=f0 }}\n"
     assert peak(text).arguments == MATRIX

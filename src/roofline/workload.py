@@ -13,6 +13,7 @@ from .operation import UNSTATED, Compiled, Operation
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a program that ran is found
+ASSIGNED = "buffer assignment"  # the compiler's own, from which the peak memory of a program is known
 IN_PROGRAM_ORDER = "liveness in program order"  # how the peak memory of a program that is not compiled is found
 COUNTED = "counted: "  # prefix of a note that only says how an op was counted
 UPPER_BOUND = "upper bound: "  # prefix of a note on a cost that is at least the true one
@@ -383,7 +384,8 @@ class MemorySpace(Struct, frozen=True, kw_only=True):
     """The peak of one of a TPU's small memories: ``vmem``, or ``smem`` for scalars.
 
     ``peak_bytes`` is ``arrays_bytes``, of the arrays that live there, and ``scoped_bytes``: windows, scratch and spilled registers of the
-    kernel ``at`` that runs then. ``largest`` are the largest arrays.
+    kernel ``at`` that runs then. ``largest`` are the largest arrays. Without the compiler's buffer assignment that is what is live at once:
+    gaps between arrays come on top.
     """
 
     space: str
@@ -425,6 +427,11 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     def is_estimate(self) -> bool:
         """Whether the program is not compiled yet, so that the compiler may still change what is live when."""
         return self.method == IN_PROGRAM_ORDER
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether the compiler's own allocations are known."""
+        return self.method == ASSIGNED
 
     @property
     def needed_bytes(self) -> int:

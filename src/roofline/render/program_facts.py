@@ -1,13 +1,13 @@
 """Facts about the whole program besides its findings and ops, as labels and short sentences."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from itertools import chain
 
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import averaged_steps
 from ..units import approximate, number_of, parse, percent, plain, show
-from ..workload import MemorySpace, PeakMemory
+from ..workload import PeakMemory
 from .op_table import known_flops
 from .time_bar import SHOWN, main_point
 
@@ -35,7 +35,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),
         ("at peak", _at_peak(report.memory)),
-        *((space.space, _space(space)) for space in (report.memory.spaces if report.memory else ()) if space.peak_bytes >= LEAST_SPACE),
+        *_spaces(report.memory),
         ("counters", _hardware(report)),
         ("stalled", f"{percent(stalled)} of busy time by DMA, waiting for asynchronous copies" if stalled > SHOWN else ""),
         ("op times", _op_times(report.ops, devices)),
@@ -176,13 +176,20 @@ def _at_peak(memory: PeakMemory | None) -> str:
     return ", ".join(scopes) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
 
 
-def _space(space: MemorySpace) -> str:
-    """The peak of a small memory, how full it is, and what is in it then."""
-    room = f" of {show(space.capacity_bytes, 'B')} ({percent(space.peak_bytes / space.capacity_bytes)})" if space.capacity_bytes else ""
-    scoped = f", scoped {show(space.scoped_bytes, 'B')}" if space.scoped_bytes else ""
-    largest = space.largest[0] if space.largest else None
-    what = f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else ""
-    return f"peak {show(space.peak_bytes, 'B')}{room}: arrays {show(space.arrays_bytes, 'B')}{scoped}; at {space.at}{what}"
+def _spaces(memory: PeakMemory | None) -> Iterator[tuple[str, str]]:
+    """The peak of each small memory, how full it is, and what is in it then."""
+    if memory is None:
+        return
+    for space in (space for space in memory.spaces if space.peak_bytes >= LEAST_SPACE):
+        least = "" if memory.is_assigned else "at least "
+        room = f" of {show(space.capacity_bytes, 'B')} ({percent(space.peak_bytes / space.capacity_bytes)})" if space.capacity_bytes else ""
+        scoped = f", scoped {show(space.scoped_bytes, 'B')}" if space.scoped_bytes else ""
+        largest = space.largest[0] if space.largest else None
+        what = f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else ""
+        yield (
+            space.space,
+            f"peak {least}{show(space.peak_bytes, 'B')}{room}: arrays {show(space.arrays_bytes, 'B')}{scoped}; at {space.at}{what}",
+        )
 
 
 def _hardware(report: Report) -> str:

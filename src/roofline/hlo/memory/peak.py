@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from ...resource import HBM
-from ...workload import IN_PROGRAM_ORDER, LiveBuffer, LiveScope, PeakMemory
+from ...workload import ASSIGNED, IN_PROGRAM_ORDER, LiveBuffer, LiveScope, PeakMemory
 from ..ir.malformed import Malformed
 from ..ir.module import HloModule
 from ..ir.platforms import Platform
@@ -18,7 +18,7 @@ from .liveness import Liveness
 from .spaces import memory_spaces
 from .values import Value
 
-ASSIGNED, SCHEDULED = "buffer assignment", "liveness over the schedule"
+SCHEDULED = "liveness over the schedule"
 
 
 def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
