@@ -156,7 +156,7 @@ def _read(reader: Reader, path: Path, data: bytes, number: int) -> None:
     from roofline.machines.calibrations import read_calibration
     from roofline.sources import read
     from roofline.sources.baseline_json import read_baseline
-    from roofline.sources.parquet import columns_of
+    from roofline.sources.table.parquet import columns_of
 
     if reader.read == "load":
         load(str(path))

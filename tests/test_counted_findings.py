@@ -12,7 +12,7 @@ from roofline.cost import Cost
 from roofline.machines.catalogue import load
 from roofline.placement import MinimumTimes
 from roofline.rules.words import page
-from roofline.sources.ncu import read_counters
+from roofline.sources.ncu.recording import read_counters
 from roofline.workload import Launch, Op, Usage
 
 DATA = Path(__file__).parent / "data"

@@ -15,7 +15,7 @@ from roofline.analysis.counter_joining import KernelUse, Launch, counted, join, 
 from roofline.analysis.counters import LaunchCounters, hardware, model_against_counters
 from roofline.cost import Cost
 from roofline.errors import SourceError
-from roofline.sources.ncu import read_counters
+from roofline.sources.ncu.recording import read_counters
 from roofline.workload import Counters, Coverage, Op, Recording, Workload
 from toys import toy
 

@@ -20,7 +20,8 @@ from roofline.errors import SourceError, UsageError
 from roofline.files.input_limits import DEFAULT, Limits, parse_limits, set_limits
 from roofline.hlo.read import parse_all
 from roofline.hlo.read.wire import unpack
-from roofline.sources import read, table_columns
+from roofline.sources import read
+from roofline.sources.table import columns as table_columns
 from roofline.sources.torch_trace.read import chunks
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.sources.xspace.space import Space

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from every import every
 from roofline.analysis.kernel_names import align, named, spellings
-from roofline.sources.ncu import read_counters
+from roofline.sources.ncu.recording import read_counters
 
 DATA = Path(__file__).parent / "data"
 

@@ -13,8 +13,8 @@ from every import every
 from roofline.analysis.kernel_names import named
 from roofline.cost import Cost
 from roofline.errors import SourceError
-from roofline.sources.ncu import read, read_counters, sniff
-from roofline.sources.ncu_table import scale
+from roofline.sources.ncu.csv_table import scale
+from roofline.sources.ncu.recording import read, read_counters, sniff
 from roofline.workload import Launch, Recording, is_caveat
 
 DATA = Path(__file__).parent / "data"

@@ -47,15 +47,6 @@ def test_progress_covers_all_files_and_never_exceeds_them(run_folder: Path, part
         assert max(done for done, _ in told) > told[0][1] // 2
 
 
-def test_the_first_file_that_cannot_be_read_is_the_error(run_folder: Path, tmp_path: Path) -> None:
-    files = [shutil.copy(file, tmp_path) for file in files_of([str(run_folder)])]
-    for number in (1, 3):
-        Path(files[number]).write_bytes(b"nothing of ours")
-    for jobs in (2, 4):
-        with pytest.raises(SourceError, match=r"host1.xplane.pb: not an XSpace profile"):
-            read_in_processes(files, HOW, jobs=jobs)
-
-
 def test_a_worker_that_is_killed_or_out_of_memory_is_one_line_about_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker() as worker:
         worker.kill()

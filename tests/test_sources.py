@@ -18,7 +18,7 @@ from roofline.errors import SourceError, UsageError
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.render.export import to_json
-from roofline.sources import find, processes, read
+from roofline.sources import find, pool, read
 from roofline.sources.cache import Cache
 from roofline.sources.files import files_of
 from roofline.sources.parts import Part
@@ -100,7 +100,7 @@ def test_prices_that_a_user_registered_are_not_lost_in_another_process(run_folde
     def refused() -> None:
         raise AssertionError("a helper would not know the function")
 
-    monkeypatch.setattr(processes, "_Helper", refused)
+    monkeypatch.setattr(pool, "Worker", refused)
     roofline.register_call("my_kernel", lambda call: Cost())
     try:
         assert len(read(run_folder, jobs=4).hosts) == 4

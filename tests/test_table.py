@@ -18,8 +18,9 @@ from roofline import analyze
 from roofline.errors import RooflineError, SourceError
 from roofline.render.export import to_parquet
 from roofline.selection import narrow
-from roofline.sources import read, table_columns
-from roofline.sources.table import _name_and_unit
+from roofline.sources import read
+from roofline.sources.table import columns as table_columns
+from roofline.sources.table.recording import _name_and_unit
 from roofline.workload import Op
 
 SAMPLE = Path(__file__).parent.parent / "src" / "roofline" / "samples" / "gpt_training_h200.csv"

@@ -2,8 +2,7 @@
 
 import gzip
 import json
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -26,28 +25,19 @@ FORMS = {
 @pytest.fixture(autouse=True)
 def small_sections(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sections, "LEAST_BYTES", 4000)
-    monkeypatch.setattr(sections, "LEAST_FORKED_BYTES", 4000)
-    monkeypatch.setattr(sections, "AHEAD_BYTES", 1000)
-    monkeypatch.setattr(sections, "may_fork", lambda: False)
     monkeypatch.setattr(reading, "cores", lambda: 3)
 
 
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[sections.Section]:
-    """Helpers that are not processes; the sections that they read."""
+    """Workers that are not processes; the sections that they read."""
     asked: list[sections.Section] = []
 
-    class Here(sections.Helper):
-        def __init__(self, section: sections.Section) -> None:
-            asked.append(section)
-            self.read = reading.read_section(section)
+    def here(given: list[sections.Section], read_here: sections.Read, read_there: sections.Read) -> Iterator[reading.Trace | None]:
+        asked.extend(given[1:])
+        yield read_here(given[0])
+        yield from map(read_there, given[1:])
 
-        def answer(self) -> reading.Trace | None:
-            return self.read
-
-        def end(self) -> None:
-            pass
-
-    monkeypatch.setattr(sections, "Helper", Here)
+    monkeypatch.setattr(reading, "read_sections", here)
     return asked
 
 
@@ -73,17 +63,6 @@ def test_sections_of_a_gzipped_trace_make_up_the_trace(tmp_path: Path, monkeypat
     assert together == merge([read_part(path, shared=True)])
 
 
-@pytest.mark.parametrize("processors", [2, 3, 4])
-def test_however_long_imports_take_this_process_reads_a_section(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processors: int) -> None:
-    monkeypatch.setattr(sections, "AHEAD_BYTES", 10**9)  # as if a helper could read all of it meanwhile
-    path = tmp_path / "trace.json"
-    path.write_bytes(FORMS["on one line"])
-    found = sections_of(path, path.stat().st_size, processors)
-    assert len(found) == processors
-    assert all(one.end > one.begin for one in found)
-    assert found[0].end < found[1].end - found[1].begin  # which has less to do
-
-
 def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json.gz"
     in_this_process(monkeypatch)
@@ -98,7 +77,6 @@ def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, 
 
 def test_other_processes_read_the_other_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
-    monkeypatch.setattr(sections, "may_fork", lambda: False)
     path.write_bytes(FORMS["as Kineto writes"])
     assert len(sections_of(path, path.stat().st_size, 2)) == 2
     found = reading._read_sections(str(path), sections_of(path, path.stat().st_size, 2), path.stat().st_size, None)
@@ -109,24 +87,6 @@ def test_other_processes_read_the_other_sections(tmp_path: Path, monkeypatch: py
         map(len, (alone.host, alone.launches, alone.device))
     )
     assert set(found.columns.names) == set(alone.names)
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="threads of a process are told by Linux alone")
-def test_the_process_is_copied_before_it_has_threads_and_its_copy_reads_the_rest(tmp_path: Path) -> None:
-    path = tmp_path / "trace.json"
-    path.write_bytes(FORMS["on one line"])
-    program = f"""if True:
-        import os
-        from roofline.sources.torch_trace import recording
-        from roofline.sources.torch_trace.read import reading, sections
-        sections.LEAST_FORKED_BYTES, sections.AHEAD_BYTES, reading.cores = 4000, 1000, lambda: 2
-        copy, copies = os.fork, []
-        os.fork = lambda: copies.append(copy()) or copies[-1]
-        found = recording.read_part({str(path)!r})
-        alone = recording.read_part({str(path)!r}, shared=True)
-        print(len(copies), recording.merge([found]) == recording.merge([alone]))
-    """
-    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "1 True\n"
 
 
 def test_what_is_odd_is_left_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

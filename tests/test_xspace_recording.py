@@ -16,7 +16,7 @@ from roofline.errors import SourceError
 from roofline.machines import load
 from roofline.placement import place
 from roofline.sources import read
-from roofline.sources.ncu import read_counters
+from roofline.sources.ncu.recording import read_counters
 from roofline.sources.parts import DevicePart, Extent, Instance, Part, Share, Subject, Tally, numbered
 from roofline.sources.xspace.recognition import sniff
 from roofline.sources.xspace.recording import merge, read_part

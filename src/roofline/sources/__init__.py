@@ -59,14 +59,14 @@ class Source(Struct, frozen=True, kw_only=True):
 PROFILE = Source(name="xspace", title="profiles", kind="profile", module="xspace.recording", hosts=True, recogniser="xspace.recognition")
 TRACE = Source(name="torch", title="PyTorch profiler traces", kind="profile", module="torch_trace.recording", hosts=True)
 PROGRAM = Source(name="program", title="HLO programs", kind="program", module="programs", needs_machine=True, recogniser="hlo_dump")
-TABLE = Source(name="table", title="tables of ops", kind="table", module="table")
+TABLE = Source(name="table", title="tables of ops", kind="table", module="table.recording")
 # In order: the first that recognises a file reads it.
 SOURCES = (
     PROFILE,
     TRACE,
     Source(name="report", title="roofline's reports", kind="report", module="report_json"),
     PROGRAM,
-    Source(name="ncu", title="Nsight Compute CSVs", kind="counters", module="ncu"),
+    Source(name="ncu", title="Nsight Compute CSVs", kind="counters", module="ncu.recording"),
     TABLE,
 )
 

@@ -33,7 +33,7 @@ def read_part(
     """Reads one trace, or its ``data`` if they are already in memory, into a part."""
     from .read.reading import read_trace
 
-    trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared, meanwhile=_import_the_rest)
+    trace = read_trace(path, data, salvage=salvage, progress=progress, alone=shared)
     from .assembly import part_of  # imports numpy, which recognising a file does not need
     from .read.captures import with_captures
 
@@ -45,15 +45,6 @@ def read_part(
         trace.observed, notes = best_of(execution_trace_files(path), {process for process, *_ in trace.columns.threads})
         trace.notes += notes
     return part_of(trace, target, timeline=timeline)
-
-
-def _import_the_rest() -> None:
-    """Imports the modules that are needed after reading a trace."""
-    from ...torch_prices.registry import known_ops
-    from . import assembly  # noqa: F401
-    from .read import captures  # noqa: F401
-
-    known_ops()  # imports all prices
 
 
 def companion_files(path: Path | str) -> tuple[tuple[str, int, int], ...]:

@@ -15,7 +15,7 @@ from ...pipes import opened_path
 from .chunks import Chunks, blocks
 from .columns import Columns
 from .events import Head
-from .sections import Section, read_sections, sections_of, send
+from .sections import Section, read_sections, sections_of
 
 Progress = Callable[[int, int], None]
 
@@ -37,12 +37,8 @@ def read_trace(
     salvage: bool = False,
     progress: Progress | None = None,
     alone: bool = True,
-    meanwhile: Callable[[], object] = lambda: None,
 ) -> Trace:
-    """Reads a trace from its file, or from its ``data`` if they are in memory; a large file in several processes, unless ``alone``.
-
-    ``meanwhile`` is called while other processes may still be reading.
-    """
+    """Reads a trace from its file, or from its ``data`` if they are in memory; a large file in several processes, unless ``alone``."""
     if data is not None:
         return _read(str(path), data, len(data), salvage, progress)
     try:
@@ -50,20 +46,18 @@ def read_trace(
         with open(place, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             sections = [] if alone else sections_of(place, size, cores())
-            if sections and (found := _read_sections(str(path), sections, size, progress, meanwhile)) is not None:
+            if sections and (found := _read_sections(str(path), sections, size, progress)) is not None:
                 return found
             return _read(str(path), file, size, salvage, progress)
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from None
 
 
-def _read_sections(
-    name: str, sections: list[Section], size: int, progress: Progress | None, meanwhile: Callable[[], object] = lambda: None
-) -> Trace | None:
+def _read_sections(name: str, sections: list[Section], size: int, progress: Progress | None) -> Trace | None:
     """Reads the sections of a trace; ``None`` if one of them cannot be read."""
     first: Trace | None = None
     here = (lambda done, of: progress(done * size // of // len(sections), size)) if progress else None
-    for number, section in enumerate(read_sections(sections, lambda one: read_section(one, here), meanwhile), start=1):
+    for number, section in enumerate(read_sections(sections, lambda first: read_section(first, here), read_section), start=1):
         if section is None:
             return None
         if progress:
@@ -71,7 +65,7 @@ def _read_sections(
         if first is None:
             first = section
             continue
-        from .joining import append  # imports numpy, whose threads would have kept this process from forking
+        from .joining import append  # imports numpy
 
         append(first.columns, section.columns)
         for field in Head.__struct_fields__:
@@ -90,13 +84,6 @@ def read_section(section: Section, progress: Progress | None = None) -> Trace | 
     except SourceError:
         return None
     return None if found.notes else found
-
-
-def answer_section(section: Section) -> None:
-    """The main function of a helper: reads a section and writes it to standard output, from which other output is kept out."""
-    with open(os.dup(1), "wb") as answers:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        send(read_section(section), answers)
 
 
 def _read(name: str, source: object, size: int, salvage: bool, progress: Progress | None) -> Trace:

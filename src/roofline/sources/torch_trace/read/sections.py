@@ -1,35 +1,22 @@
 """Reads a trace in several processes of this machine, each of which reads a section of the file as if it were a trace.
 
-Decoding is most of the work, and a process can use only one core for it. This process reads the first section; helpers, which are forks of
-this process where possible, else new interpreters, read the others. If anything goes wrong (a wrong cut, damage, a helper that fails), one
-process reads the whole file.
+Decoding is most of the work, and a process can use only one core for it. This process reads the first section, workers read the others. If
+anything goes wrong (a wrong cut, damage, a worker that fails), one process reads the whole file.
 """
 
-import os
-import pickle
 import re
-import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ....errors import SourceError
+from ....errors import RooflineError, SourceError
 from ....units import parse
 from .chunks import CUT, GZIP, blocks
 
-LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: starting an interpreter takes as long as reading a fifth of that
-LEAST_FORKED_BYTES = int(parse("6 MiB", "B"))  # the same if a helper is a fork of this process
-AHEAD_BYTES = int(parse("15 MiB", "B"))  # that a helper reads while this process imports the modules it needs next
+LEAST_BYTES = int(parse("128 MiB", "B"))  # of a section: starting a worker takes as long as reading a fifth of that
 MOST_SECTIONS = 4
 BORDER_SEARCH_BYTES = int(parse("1 MiB", "B"))  # searched for the border of two sections
 UNPACKING = 0.25  # the time to unpack a byte, as a share of the time to decode it
-_PROGRAM = (
-    "import pickle, sys; sys.path[:], section = pickle.load(sys.stdin.buffer); "
-    "from roofline.sources.torch_trace.read.reading import answer_section; answer_section(section)"
-)
-
-
 Read = Callable[["Section"], Any]
 
 
@@ -149,105 +136,30 @@ def _enclosing_text(head: bytes) -> tuple[bytes, bytes]:
 
 def _ends(size: int, processors: int, unpacking: float) -> list[int]:
     """The ends of sections that take equally long to read; ``unpacking`` is the time to unpack a byte relative to decoding it."""
-    least = LEAST_FORKED_BYTES if may_fork() else LEAST_BYTES
-    count = max(1, min(processors, MOST_SECTIONS, size // least))
-    ahead = min(AHEAD_BYTES, size // (count + 1))  # so that the first section is never empty
+    count = max(1, min(processors, MOST_SECTIONS, size // LEAST_BYTES))
 
     def after(time: float) -> list[float]:
-        ends = [(time - ahead) / (1 + unpacking)]
+        ends = [time / (1 + unpacking)]
         while len(ends) < count:
             ends.append(ends[-1] + (time - unpacking * ends[-1]) / (1 + unpacking))
         return ends
 
-    none, one = after(0)[-1], after(1)[-1]
-    ends = after((size - none) / (one - none))
+    ends = after(size / after(1)[-1])
     return [*map(int, ends[:-1]), size]
 
 
-def may_fork() -> bool:
-    """Whether this process can safely fork: on Linux, if it has one thread, and without JAX, which warns of any fork."""
-    try:
-        return len(os.listdir("/proc/self/task")) == 1 and "jax" not in sys.modules
-    except OSError:
-        return False
+def read_sections(sections: list[Section], read_here: Read, read_there: Read) -> Iterator[Any]:
+    """The results for each section, in order; ``None`` if a worker failed. The first section is read in this process."""
+    from concurrent.futures import ThreadPoolExecutor  # only for large traces, as the next
+    from contextlib import ExitStack
 
+    from ....workers import Worker
 
-class Helper:
-    """Another interpreter that reads a section and sends the result pickled."""
-
-    def __init__(self, section: Section) -> None:
-        import subprocess  # takes 4 ms, and forks do not need it
-
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        pickle.dump((sys.path, section), self._process.stdin)
-        self._process.stdin.close()
-        self._answers = self._process.stdout
-
-    def answer(self) -> Any:
-        """The result, or ``None`` if it failed."""
-        try:
-            return pickle.load(self._answers)
-        except (EOFError, pickle.UnpicklingError):
-            return None
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        self._answers.close()
-
-
-class ForkedHelper(Helper):
-    """A helper that is a fork of this process."""
-
-    def __init__(self, section: Section, read: Read) -> None:
-        ours, theirs = os.pipe()
-        self._number = os.fork()
-        if not self._number:
+    with ThreadPoolExecutor(len(sections)) as threads, ExitStack() as workers:
+        others = [threads.submit(workers.enter_context(Worker()).call, read_there, section) for section in sections[1:]]
+        yield read_here(sections[0])
+        for other in others:
             try:
-                os.close(ours)
-                with open(theirs, "wb") as answers:
-                    send(read(section), answers)
-            finally:
-                os._exit(0)  # in any case: the fork must not continue with this process's work
-        os.close(theirs)
-        self._answers = open(ours, "rb")  # noqa: SIM115  closed at its end
-
-    def end(self) -> None:
-        self._answers.close()
-        try:
-            if os.waitpid(self._number, os.WNOHANG) == (0, 0):
-                os.kill(self._number, signal.SIGKILL)
-                os.waitpid(self._number, 0)
-        except ChildProcessError:  # the program that uses this package has already waited for the child
-            pass
-
-
-def send(found: Any, answers: Any) -> None:
-    """Pickles a helper's result."""
-    pickler = pickle.Pickler(answers, pickle.HIGHEST_PROTOCOL)
-    pickler.fast = True  # else both sides keep every column in the memo: 50 MB more each for a trace of 1 GB
-    pickler.dump(found)
-
-
-def read_sections(sections: list[Section], read: Read, meanwhile: Callable[[], object]) -> Iterator[Any]:
-    """The results of ``read`` for each section, in order; ``None`` if it failed. The first section is read in this process.
-
-    ``meanwhile`` is called while helpers may still be reading.
-    """
-    helpers: list[Helper] = []
-    forks = may_fork()
-    try:
-        helpers += [ForkedHelper(section, read) if forks else Helper(section) for section in sections[1:]]
-        yield read(sections[0])
-        meanwhile()
-        yield from (helper.answer() for helper in helpers)
-    except OSError:  # the system cannot start another process
-        yield None
-    finally:
-        for helper in helpers:
-            helper.end()
+                yield other.result()
+            except (RooflineError, RuntimeError, MemoryError):
+                yield None

@@ -24,14 +24,14 @@ from typing import cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..cost import Cost, sum_or_unknown
-from ..dtypes import dtype
-from ..errors import RooflineError, SourceError, did_you_mean, excerpt
-from ..machine import Machine
-from ..resource import CROSS_LANE_UNITS, HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
-from ..units import parse, parse_plain
-from ..workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
-from .table_columns import PARQUET_MAGIC, Cell, columns_of
+from ...cost import Cost, sum_or_unknown
+from ...dtypes import dtype
+from ...errors import RooflineError, SourceError, did_you_mean, excerpt
+from ...machine import Machine
+from ...resource import CROSS_LANE_UNITS, HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
+from ...units import parse, parse_plain
+from ...workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
+from .columns import PARQUET_MAGIC, Cell, columns_of
 
 WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")

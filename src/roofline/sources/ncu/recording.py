@@ -9,17 +9,17 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from ..cost import Cost, sum_or_unknown
-from ..errors import FormulaError, SourceError
-from ..files.input_limits import check_limit
-from ..machine import Machine
-from ..resource import HBM, Resource
-from ..units import parse, rounded, show
-from ..workload import COUNTED, UNPRICED, Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
-from .files import all_of
-from .ncu_metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
-from .ncu_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
-from .ncu_usage import is_usage, usage_of
+from ...cost import Cost, sum_or_unknown
+from ...errors import FormulaError, SourceError
+from ...files.input_limits import check_limit
+from ...machine import Machine
+from ...resource import HBM, Resource
+from ...units import parse, rounded, show
+from ...workload import COUNTED, UNPRICED, Coverage, Device, Hardware, Launch, Op, Recording, Share, Workload
+from ..files import all_of
+from .csv_table import TIME, Entry, decode, entries, is_header, writes_decimal_commas
+from .metrics import L1, L2, NAME, UNNAMED_MATRIX, VECTOR, Metrics, Plan, bytes_over, cost_of, is_used, peaks, plan
+from .usage import is_usage, usage_of
 
 PROFILER_MESSAGES = ("==PROF==", "==WARNING==", "==ERROR==")
 COLLECT = "ncu --set full --csv --page raw"

@@ -4,10 +4,10 @@ import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import MissingExtra, SourceError
-from ..files.input_limits import Limits, check_limit, limits, set_limits
-from ..units import parse
-from ..workers import Worker, WorkerDied, limit
+from ...errors import MissingExtra, SourceError
+from ...files.input_limits import Limits, check_limit, limits, set_limits
+from ...units import parse
+from ...workers import Worker, WorkerDied, limit
 
 Cell = str | float | int | None
 MEMORY_BYTES = int(parse("4 GiB", "B"))

@@ -20,11 +20,11 @@ from fractions import Fraction
 
 from msgspec import Struct, field
 
-from ..cost import Amount, Cost
-from ..dtypes import DTYPES, dtype
-from ..errors import SourceError
-from ..resource import HBM, Resource, matrix, vector
-from .ncu_table import TIME, Entry, number
+from ...cost import Amount, Cost
+from ...dtypes import DTYPES, dtype
+from ...errors import SourceError
+from ...resource import HBM, Resource, matrix, vector
+from .csv_table import TIME, Entry, number
 
 SECTOR, WAVEFRONT = 32, 128  # bytes
 L1, L2, UNNAMED_MATRIX = Resource("l1"), Resource("l2"), Resource("matrix")

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from ..errors import SourceError
-from ..files.input_limits import check_limit, limits, too_much
-from .files import HEAD_BYTES, all_of
+from ...errors import SourceError
+from ...files.input_limits import check_limit, limits, too_much
+from ..files import HEAD_BYTES, all_of
 
 Cell = str | float | int | None
 Take = Callable[[Sequence[str]], Iterable[Cell]]

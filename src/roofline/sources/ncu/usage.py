@@ -5,9 +5,9 @@ the sets ``basic``, ``detailed`` and ``full``; sectors and passes of each instru
 SourceCounters of the last two.
 """
 
-from ..cost import sum_of_known
-from ..workload import Usage
-from .ncu_metrics import SECTOR, Metrics
+from ...cost import sum_of_known
+from ...workload import Usage
+from .metrics import SECTOR, Metrics
 
 _PEAK = ".avg.pct_of_peak_sustained_elapsed"
 BUSY = {

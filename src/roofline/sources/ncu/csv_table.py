@@ -17,8 +17,8 @@ from functools import lru_cache
 
 from msgspec import Struct, field
 
-from ..errors import SourceError
-from ..units import DECIMAL, SMALL
+from ...errors import SourceError
+from ...units import DECIMAL, SMALL
 
 ID, KERNEL, LAUNCHES = "ID", "Kernel Name", "Invocations"
 METRIC, UNIT, VALUE, AVERAGE = "Metric Name", "Metric Unit", "Metric Value", "Average"

@@ -1,0 +1,1 @@
+"""Nsight Compute CSVs: hardware counters of the launches of a program."""

@@ -1,0 +1,1 @@
+"""Tables of ops: CSV, JSON, JSON Lines and Parquet."""
