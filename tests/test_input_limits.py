@@ -21,7 +21,6 @@ from roofline.files.input_limits import DEFAULT, Limits, parse_limits, set_limit
 from roofline.hlo.read import parse_all
 from roofline.hlo.read.wire import unpack
 from roofline.sources import read
-from roofline.sources.table import columns as table_columns
 from roofline.sources.torch_trace.read import chunks
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.sources.xspace.space import Space
@@ -283,19 +282,13 @@ def scan() -> None:
         read_totals(opened, [TotalsOf(line=line)], threads=1)
 
 
-def json_table() -> None:
-    table_columns._json("[" + ",".join(['{"name":"a","time":1}'] * 150_000) + "]", Path("rows.json"))
-
-
 def index() -> None:
     """The index of a plane with many statistics."""
     open_bytes(bytes_field(1, bytes_field(2, b"/device:GPU:0") + bytes_field(6, b"") * 4_500_000), "long").close()
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer that interrupts is of POSIX")
-@pytest.mark.parametrize(
-    "work", [scan, index, lambda: unpack("1(1t 2i 3i)*", LONG_LIST), json_table], ids=["scan", "index", "wire", "json"]
-)
+@pytest.mark.parametrize("work", [scan, index, lambda: unpack("1(1t 2i 3i)*", LONG_LIST)], ids=["scan", "index", "wire"])
 def test_work_in_c_answers_an_interrupt(work: Callable[[], object]) -> None:
     """A timer that rings every millisecond is heard again and again; work that never listens hears it once, when it is done."""
     set_limits(DEFAULT)

@@ -1,14 +1,10 @@
 """What starting may cost: heavy libraries are imported where they are used, and not on the way to an answer from a profile."""
 
-import gc
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-
-from roofline.cli import main
 
 HEAVY = {"jax", "torch", "polars", "pyarrow", "matplotlib", "numpy", "starlette", "uvicorn", "fsspec", "distributed", "mcp"}
 CAPTURES = Path(__file__).parent / "data"
@@ -50,31 +46,3 @@ def test_a_pytorch_trace_needs_neither_masked_arrays_nor_compiled_programs() -> 
     found = modules_of("analyze", str(CAPTURES / "h200" / "torch_eager.json.gz"))
     assert "numpy" in found
     assert not {"numpy.ma", "roofline.hlo"} & found
-
-
-def test_analyze_starts_no_threads_for_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the command: who calls it from Python may compute some, and so may programs that other commands run."""
-    variable = "OPENBLAS_NUM_THREADS"
-    monkeypatch.delenv(variable, raising=False)
-    assert main(["analyze", "--help"]) == 0
-    monkeypatch.setattr(sys, "argv", ["roofline", "capture", "--help"])
-    assert main() == 0
-    assert variable not in os.environ
-    monkeypatch.setattr(sys, "argv", ["roofline", "analyze", "--help"])
-    assert main() == 0
-    assert os.environ[variable] == "1"
-    monkeypatch.setenv(variable, "4")
-    assert main() == 0
-    assert os.environ[variable] == "4"
-
-
-def test_a_process_that_ends_is_not_searched_for_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only that of the command: who calls it from Python goes on."""
-    frozen = list[int]()
-    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(gc.get_threshold()[0]))
-    monkeypatch.setattr(sys, "argv", ["roofline", "--help"])
-    assert main(["--help"]) == 0
-    assert frozen == []
-    assert main() == 0
-    assert len(frozen) == 1
-    assert frozen[0] > gc.get_threshold()[0]  # before the usual threshold is back, at which a search would begin

@@ -21,7 +21,7 @@ DATA = Path(__file__).parent / "data"
 TABLE = "name,step,device,time,hbm,matrix/bf16\ncopy,1,0,14,100,5\n"
 PROGRAM = "HloModule m\nENTRY e {\n  p = f32[2]{0} parameter(0)\n  ROOT x = f32[2]{0} add(p, p)\n}\n"
 NUMBERS = ("-1", "nan", "1e400", "0", "99999999999999999999999", "")
-SOME = ("0", "--")
+SOME = ("0",)
 # Commands that answer, the figures of which are then exchanged for wrong ones.
 COMMAND_LINES = {
     "analyze": "analyze ops.csv",
@@ -102,13 +102,13 @@ def test_wrong_numbers_for_every_option(line: str, capsys: pytest.CaptureFixture
     capsys.readouterr()
     for action in numbers_of(words):
         for value in SOME if words[0] in SLOW else NUMBERS:
-            one_line(capsys, [*words, f"{action.option_strings[-1]}={value}"], refused=value in ("", "--"))
+            one_line(capsys, [*words, f"{action.option_strings[-1]}={value}"], refused=not value)
             if "=" in str(action.metavar):
                 one_line(capsys, [*words, f"{action.option_strings[-1]}=hbm={value}"])
 
 
 # Values that no type, choice or grammar of an option takes.
-WRONG = ("nonsense!", "--5", "=1", "\0", "9" * 5000)
+WRONG = ("nonsense!", "--5", "=1", "\0")
 # Options whose values are free: any name, and files that are written or read.
 FREE = (
     "--cache",

@@ -4,7 +4,6 @@ Data goes to standard output, messages to standard error. Exit status: 0 success
 """
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -25,8 +24,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # an encoding without µ prints a question mark instead of raising
-    if argv is None and words[:1] == ["analyze"]:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # nothing here needs BLAS threads, and starting them takes 20 ms
     usual = gc.get_threshold()
     gc.set_threshold(_BETWEEN_COLLECTIONS, *usual[1:])
     try:
@@ -56,8 +53,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        if argv is None:
-            gc.freeze()  # no garbage collection at exit, which takes 20 ms
         gc.set_threshold(*usual)
 
 

@@ -2,16 +2,15 @@
 
 import argparse
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import combinations, takewhile
+from itertools import combinations
 from typing import Any, NoReturn, Protocol
 
 from ..dtypes import is_dtype
-from ..errors import MachineError, RooflineError, UnitError, UsageError, excerpt
+from ..errors import MachineError, RooflineError, UnitError, UsageError
 from ..files.input_limits import DEFAULT as DEFAULT_LIMITS
 from ..files.input_limits import parse_limits, set_limits
 from ..machine import Machine
@@ -28,8 +27,6 @@ from .streams import text_width
 
 BROKEN, NOT_KNOWN = 3, 2  # exit status for a condition that is broken, or cannot be decided
 CHIP_VARIABLE = "ROOFLINE_CHIP"
-MOST_DIGITS = 400  # digits of a number; larger numbers cannot be computed with
-_TOO_MANY_DIGITS = re.compile(rf"\d{{{MOST_DIGITS},}}")
 OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
 
 
@@ -78,11 +75,6 @@ class Parser(argparse.ArgumentParser):
         self.command = command
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        for word in takewhile(lambda word: word != "--", sys.argv[1:] if args is None else args):
-            if word.startswith("-") and word.endswith("=--"):  # argparse would pass an empty list
-                self.error(f"{word.removesuffix('=--')}: '--' is not a value")
-            if _TOO_MANY_DIGITS.search(word):
-                self.error(f"{excerpt(word)}: a number of more than {MOST_DIGITS} digits")
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             self._refuse(unknown)
