@@ -3,6 +3,7 @@
 import gzip
 import json
 from collections import Counter
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ from every import every
 from recorded_calls import PROGRAMS, Program
 from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, TRAINED, observed, trace_of
 from roofline.graph import Graph, Operator
+from roofline.resource import HBM
 from roofline.rules import RULES
+from roofline.rules.unfused_chain.kernels import unfused_kernels
 from roofline.sources.torch_trace import unneeded
 from roofline.sources.torch_trace.recording import read_part
 from test_rules import BY_SIZE, KINDS, TOLD
+from test_torch_findings import LISTS
+from torch_writer import TorchTrace
 
 
 def graph_in(trace: bytes | Path) -> tuple[Graph, tuple[str, ...]]:
@@ -199,6 +204,34 @@ def test_any_numbers_give_a_graph(data: st.DataObject) -> None:
             op[place] = data.draw(NUMBERS if not place else st.lists(NUMBERS, max_size=6))
     _, notes = graph_in(json.dumps(trace).encode())
     assert not any("failed" in note for note in notes)
+
+
+def test_lists_that_a_trace_leaves_out_have_the_sizes_of_what_is_at_their_places() -> None:
+    # Two weights p with gradients g, moments m and v, and v's roots r, each a memory. One kernel reads g, m, v and p, and writes m, v and
+    # p: 7 lists of 15, of which lerp reads and writes 3 anyway. The price of addcmul has the gradients twice.
+    shapes = ((4096, 1024), (2048, 1024))
+    p, g, m, v, r = ((2 * place, 2 * place + 1) for place in range(5))
+    operators = (("lerp_", (*m, *g)), ("mul_", v), ("addcmul_", (*v, *g, *g)), ("sqrt", v), ("addcdiv_", (*p, *m, *r)))
+    trace, ops = TorchTrace(), [[3, [40, 40, 41, 41], [], [42, 1024]]]
+    trace.op("aten::mm", 0, 1, [(16, 16), (16, 16)], dtype="float", external_id=3)
+    trace.run("gemm", launched=0.5, start=10, dur=9)
+    for number, shape in enumerate(shapes):
+        trace.op("torch::autograd::AccumulateGrad", 2 + number, 1, [shape], dtype="float", external_id=10 + number)
+        ops.append([10 + number, [g[number], g[number]], [], []])
+    trace.annotation("Optimizer.step#Adam.step", 5, 100)
+    for number, (name, tensors) in enumerate(operators):
+        functor = LISTS[f"aten::_foreach_{name}"]
+        trace.op(f"aten::_foreach_{name}", 10 * number + 10, 5, values=[""], external_id=20 + number)
+        kernel = f"multi_tensor_apply_kernel<TensorListMetadata<1>, {functor}>"
+        trace.run(kernel, launched=10 * number + 11, start=100 * number + 50, dur=90, grid=(96, 1, 1))
+        ids = [memory for tensor in tensors for memory in (tensor, tensor)]
+        given = [] if name.endswith("_") else [r[0], 4 * prod(shapes[0]), r[1], 4 * prod(shapes[1])]
+        ops.append([20 + number, ids, [0, 1] if name.endswith("_") else [], given])
+    trace.head["roofline_tensors"] = {"ops": ops, "left": [*p, *m, *v]}
+    graph, notes = graph_in(trace.text())
+    assert (notes, all(array.sure for array in graph.arrays)) == ((), True)
+    left = [float(reason.instead.known(HBM)) for _, reason in unfused_kernels(graph) if reason.group == "optimizer"]
+    assert sum(left) == (7 - 3 + 1) * 4 * sum(map(prod, shapes))
 
 
 @pytest.mark.torch

@@ -1,11 +1,13 @@
-"""Operators on lists of tensors, as optimizers run them, in traces that do not tell which tensors they are.
+"""Operators on lists of tensors, as optimizers run them. Traces leave out lists of more than 30.
 
-Lists of more than 30 tensors are left out: an operator that moves as much as is known of the weights takes lists as long as these, any
-other one tensors of its own size. It takes the lists that those before it gave last, the oldest first; but one that does the same again
-changes another list. What is taken beside it that none of them gave are the gradients, once.
+Where ids of tensors are recorded, they tell which tensors these are, and those at one place in several lists have the same sizes.
+
+Else an operator that moves as much as is known of the weights takes lists as long as these, any other one tensors of its own size. It takes
+the lists that those before it gave last, the oldest first; but one that does the same again changes another list. What is taken beside it
+that none of them gave are the gradients, once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,10 +15,14 @@ from msgspec.structs import replace
 from ...dtypes import DTYPES
 from ...graph import Array, Graph, Node
 from ...resource import HBM
-from ...torch_prices.operators import FOREACH, lists_in
+from ...torch_prices import Tensor
+from ...torch_prices.operators import FOREACH, LISTS, lists_in
 from ...torch_prices.optimizers import FOREACH as READ
 from ...torch_prices.optimizers import FUSED
 from .pricing import PricedOp
+from .read.columns import NONE
+from .unneeded.recorded import Recorded
+from .used_tensors import Operand, Used, UsedTensors
 
 Shape = tuple[int, ...]
 FEWER, MORE = 0.9, 1.5  # what an operator moves in terms of the weights: where blocks are counted, the last one of each may be part full
@@ -91,6 +97,48 @@ class Lists:
         every = [Array(shape, number, sure=False) for shape in weights]
         is_whole = FEWER <= elements / max(sum(array.elements for array in every), 1) <= MORE
         return every if is_whole else [Array((round(elements),), number, sure=False)]
+
+
+class ListedTensors:
+    """The tensors of lists that a trace with ids left out: how many a list has, and their sizes, by their memory."""
+
+    def __init__(self, recorded: Recorded, tensors: UsedTensors) -> None:
+        accumulating = (tensors.ops.get(op) for _, op, _ in recorded.accumulated)
+        self._gradients = {_memory(used.operands[0]) for used in accumulating if used is not None and used.operands}
+        self._sizes: dict[int, Tensor] = {}
+        taken = [(priced.name, tensors.ops[execution.op]) for execution, priced in recorded.ordered if execution.op in tensors.ops]
+        for _, used in taken:
+            for operand in (*used.operands, *used.results):
+                if operand[0] is not None:
+                    self._sizes.setdefault(_memory(operand), operand[0])
+        listed = [(used, each) for name, used in taken if (each := self.each(name, used))]
+        for used, each in listed * 2:  # what is known of a list only later is known of those before it, too
+            for operands in _places(used, each):
+                memories = [*map(_memory, operands)]
+                sizes = next((self._sizes[memory] for memory in memories if memory in self._sizes), None)
+                if sizes is not None:
+                    self._sizes |= dict.fromkeys((memory for memory in memories if memory not in self._sizes), sizes)
+
+    def each(self, name: str, used: Used) -> int:
+        """How many tensors the lists of an operator have; 0 if it takes none, or that is not known."""
+        if name.startswith(FOREACH):
+            return len(used.changed) if name.endswith("_") else len(used.results)
+        gradients = (place for place, operand in enumerate(used.operands) if _memory(operand) in self._gradients)
+        return next(gradients, 0) if name.startswith(LISTS) else 0  # weights, then their gradients
+
+    def sized(self, operand: Operand) -> Operand:
+        """A tensor with its sizes, if they are known."""
+        return operand[0] or self._sizes.get(_memory(operand)), operand[1]
+
+
+def _memory(operand: Operand) -> int:
+    return operand[1].memory if operand[1] is not None else NONE
+
+
+def _places(used: Used, each: int) -> Iterator[Sequence[Operand]]:
+    """The tensors at each place in the lists of an operator."""
+    for place in range(each):
+        yield [*used.operands[: len(used.operands) // each * each][place::each], *used.results[place::each]]
 
 
 def _taken(priced: PricedOp) -> int:

@@ -18,10 +18,10 @@ from ...graph.array_memory import ArrayMemory
 from ...graph.facts.equal_arrays import equal_arrays
 from ...torch_prices import Call, Tensor
 from ...torch_prices.call import INT64
-from ...torch_prices.operators import FOREACH, LISTS, OF_TABLE, Meaning, append, function_of, fuses, meaning, tensors_of
+from ...torch_prices.operators import LISTS, OF_TABLE, Meaning, append, function_of, fuses, meaning, tensors_of
 from .executions import Execution
 from .gradients import UNKNOWN, ZEROS, StoredGradients
-from .lists import Lists
+from .lists import ListedTensors, Lists
 from .pricing import PricedOp
 from .read.columns import NONE
 from .results import result_of
@@ -93,7 +93,7 @@ class _Exact:
         self._recorded, self._tensors = recorded, tensors
         self._memory, self._end = ArrayMemory(self.graph), NONE
         self._executed = {execution.op for execution, _ in recorded.ordered}
-        self._gradients, self._weights = StoredGradients(self.graph, recorded), set[int]()  # the memory of stored gradients
+        self._gradients, self._listed = StoredGradients(self.graph, recorded), ListedTensors(recorded, tensors)
         step = NONE
         for place, ((execution, priced), phase) in enumerate(zip(recorded.ordered, _phases(recorded), strict=True)):
             if execution.mark != step:
@@ -120,8 +120,10 @@ class _Exact:
         if means.operator in (Operator.COPY, Operator.CAST) and self._is_part_of_write(used):
             means = replace(means, operator=Operator.OTHER)
         if len(tensors) != len(used.operands):  # the trace leaves out long lists
-            used, each = self._with_sizes(priced.name, used)
-            means = Meaning(Operator.OTHER, tuple(range(len(used.operands) // each * each if each else len(used.operands))), each=each)
+            each = self._listed.each(priced.name, used)
+            operands, results = ([*map(self._listed.sized, some)] if each else some for some in (used.operands, used.results))
+            used = replace(used, operands=operands, results=results)
+            means = Meaning(Operator.OTHER, tuple(range(len(operands) // each * each if each else len(operands))), each=each)
         # Of a number that is passed as a tensor, the value is not recorded.
         is_known = len(tensors) == len(used.operands) and all(tensor.shape for tensor in tensors)
         function = function_of(Call(priced.name, args=args)) if is_known else None
@@ -146,38 +148,11 @@ class _Exact:
         append(self.graph, means, takes, gives, Node(Operator.OTHER, (), (), None, place, phase, number, location, place), function)
         if accumulates and weights and gives:
             self._gradients.store(gives[0], weights[0], is_added=is_added)
-            self._weights.add(weights[0])
         if phase == Phase.UPDATE:
             taken = [position.memory for _, position in used.operands if position is not None]
             self._gradients.update(priced.name, taken or (UNKNOWN,))
         elif priced.name in ZEROS and phase != Phase.BACKWARD:
             self._gradients.fill(place, weights)
-
-    def _with_sizes(self, name: str, used: Used) -> tuple[Used, int]:
-        """What an operator on lists used, each tensor with the sizes that one at its place in another list has; and how many a list has."""
-        each = 0
-        if name.startswith(FOREACH):
-            each = len(used.changed) if name.endswith("_") else len(used.results)
-        elif name.startswith(LISTS):  # weights, then their gradients
-            memories = [position.memory if position is not None else NONE for _, position in used.operands]
-            each = next((place for place, memory in enumerate(memories) if memory in self._weights), 0)
-        if not each:
-            return used, 0
-        operands, results = list(used.operands), list(used.results)
-        for place in range(each):
-            sizes = next(filter(None, map(self._sizes, operands[place::each])), None)
-            for lists in (operands, results):
-                for number in range(place, len(lists) // each * each, each):
-                    tensor, position = lists[number]
-                    lists[number] = tensor or self._sizes(lists[number]) or sizes, position
-        return replace(used, operands=operands, results=results), each
-
-    def _sizes(self, operand: Operand) -> Tensor | None:
-        """The sizes of a tensor, also of one whose sizes are not recorded, if it is the only one in its memory."""
-        tensor, position = operand
-        arrays = self._memory.arrays_in(position.memory) if tensor is None and position is not None else []
-        array = self.graph.arrays[arrays[0]] if len(arrays) == 1 else None
-        return tensor if array is None else Tensor(array.shape, array.dtype, array.strides)
 
     def _store_gradients(self, place: int, execution: Execution, used: Used) -> bool:
         """Stores the gradients that were accumulated before an execution; whether it is in the op that accumulates the next one."""
@@ -190,7 +165,6 @@ class _Exact:
             if position is not None and not is_inside:
                 for array in self._read((operand, position)):
                     self._gradients.store(array, position.memory)
-                    self._weights.add(position.memory)
         return is_inside
 
     def _is_part_of_write(self, used: Used) -> bool:
