@@ -11,12 +11,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from call_sites import price_at, site
 from every import every
 from program_texts import program_text
 from roofline.cost import Cost
+from roofline.hlo.ir.amending import amended
 from roofline.hlo.ir.module import HloModule, Instruction
 from roofline.hlo.ir.platforms import Platform
 from roofline.hlo.price.mosaic.ranges import implied
@@ -364,6 +366,15 @@ def test_without_the_programs_constants_a_splash_kernel_is_bounded_by_its_grid()
     # The tables are parameters here. The grid is as long as the longest row of blocks: 8 x 3.
     assert matrix(priced.cost) == 2 * 8 * 3 * 2 * BLOCK
     assert is_upper_bound(priced.notes)
+    assert "depends on data" in priced.notes[-1]
+
+
+def test_a_splash_kernel_in_text_without_its_tables_says_that_the_protobuf_has_them() -> None:
+    (known,) = kernels("splash_local")
+    rows = tuple(amended(row, table=None, literal=None) if row.opcode == "constant" else row for row in known.computation.instructions)
+    priced = price_at(Site(known.module, replace(known.computation, instructions=rows), known.instruction, "tpu"))
+    assert matrix(priced.cost) == 2 * 8 * 3 * 2 * BLOCK  # the grid, as above
+    assert any("constants that this text leaves out, and that the program's protobuf has" in note for note in priced.notes)
 
 
 def test_code_that_cannot_be_read_falls_back_to_the_estimate_and_then_to_unknown() -> None:

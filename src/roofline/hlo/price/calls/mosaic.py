@@ -37,7 +37,7 @@ def tpu(site: Site) -> Price:
         return unpriced(site, f"{_NO_ESTIMATE}: {error}; give pallas_call a cost_estimate")
     notes = [f"{COUNTED}from its code{_grid(kernel)}", *kernel.notes]
     if kernel.least != kernel.cost:
-        notes.append(f"{UPPER_BOUND}what it runs and reads depends on data; at least {_amounts(kernel.least)}")
+        notes.append(f"{UPPER_BOUND}what it runs and reads depends on {_unknown_of(site)}; at least {_amounts(kernel.least)}")
     if has_estimate and _differs(kernel, estimate):
         flops, accessed = (show(integer(estimate, name), measure) for name, measure in (("flops", "FLOP"), ("bytes_accessed", "B")))
         counted = _amounts(kernel.cost) if kernel.least == kernel.cost else f"{_amounts(kernel.least)} to {_amounts(kernel.cost)}"
@@ -69,6 +69,12 @@ def _tables(site: Site) -> tuple[tuple[int, ...] | None, ...]:
         loops.table(place[0], index) if operand.shape.dtype[0] in "su" else None
         for index, operand in zip(site.instruction.operands, site.operands, strict=True)
     )
+
+
+def _unknown_of(site: Site) -> str:
+    """What a bounded kernel depends on: data, or constants that text of HLO leaves out."""
+    has_gaps = any(operand.opcode == "constant" and operand.table is None for operand in site.operands)
+    return "constants that this text leaves out, and that the program's protobuf has" if has_gaps else "data"
 
 
 def _grid(kernel: KernelCost) -> str:
