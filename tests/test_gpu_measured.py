@@ -25,7 +25,7 @@ from roofline.machines.measuring.finished_experiments import FinishedExperiments
 from roofline.machines.measuring.gpu_conditions import parsed
 from roofline.machines.measuring.gpu_measured import compare_with_catalogue, gpu_card, measure_gpu
 from roofline.machines.measuring.gpu_plan import Plan, plan, shapes, sizes
-from roofline.machines.measuring.gpu_worker_process import Worker
+from roofline.machines.measuring.gpu_worker import Accelerator
 from roofline.machines.measuring.memory_levels import plateaus
 from roofline.machines.writing import write_machine_file
 from roofline.prediction import predict
@@ -455,7 +455,7 @@ def test_copies_and_all_reduces_between_two_devices_of_jax(monkeypatch: pytest.M
     pytest.importorskip("jax")
     monkeypatch.setenv("XLA_FLAGS", "--xla_force_host_platform_device_count=2")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    with Worker("cpu", "jax") as worker:
+    with Accelerator("cpu", "jax") as worker:
         assert worker.device["count"] == 2
         worker.ask({"name": "all-reduce", "size": 2**20, "seconds": 0.0})
         reduced = worker.answer()
@@ -558,7 +558,7 @@ def test_no_gpu_is_one_line_that_says_why(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     with pytest.raises(MachineError, match=r"no GPU can be measured here \(.*jax: no accelerator"):
-        Worker("gpu", "jax")
+        Accelerator("gpu", "jax")
 
 
 def test_a_gpu_that_was_never_measured_has_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Path) -> None:

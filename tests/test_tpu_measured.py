@@ -14,8 +14,7 @@ from roofline.machines.measuring import gpu_plan
 from roofline.machines.measuring.finished_experiments import FinishedExperiments
 from roofline.machines.measuring.gpu_measured import compare_with_catalogue, gpu_card
 from roofline.machines.measuring.gpu_plan import plan, run_plan
-from roofline.machines.measuring.gpu_worker import answer
-from roofline.machines.measuring.gpu_worker_process import Worker
+from roofline.machines.measuring.gpu_worker import Accelerator, answer
 from roofline.machines.measuring.tpu_devices import tpu_here
 from roofline.machines.writing import write_machine_file
 from roofline.units import parse
@@ -122,7 +121,7 @@ def test_one_of_two_devices_of_a_chip_is_measured_as_a_device(tmp_path: Path) ->
 def test_without_a_tpu_the_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     with pytest.raises(MachineError, match=r"no TPU can be measured here \(jax: .*\); it takes jax\[tpu\] on a computer with TPUs"):
-        Worker("tpu")
+        Accelerator("tpu")
 
 
 def test_a_tpu_is_not_measured_through_pytorch(capsys: pytest.CaptureFixture[str]) -> None:

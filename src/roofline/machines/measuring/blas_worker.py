@@ -1,13 +1,5 @@
-"""Matrix products by NumPy's BLAS in a separate process, because a BLAS reads its number of threads from the environment at its start.
+"""Matrix products by NumPy's BLAS in a separate process, because a BLAS reads its number of threads from the environment at its start."""
 
-The request ``float32 512 5`` is for five products of 512 x 512 matrices; the answer is a line with the seconds of each. The request ``small
-add 5`` is for five tries of the smallest additions; the answer is the seconds of one addition in each. The first line of output is the name
-of NumPy's BLAS.
-"""
-
-import json
-import os
-import sys
 from collections.abc import Callable
 from functools import cache
 from time import perf_counter
@@ -26,7 +18,7 @@ def matrices(dtype: str, side: int) -> tuple[Any, Any, Any]:
 
 
 def seconds(dtype: str, side: int, tries: int) -> list[float]:
-    """The time of each product."""
+    """The time of each of some products of square matrices."""
     left, right, out = matrices(dtype, side)
     times = []
     for _ in range(tries):
@@ -60,15 +52,3 @@ def library() -> str:
     """The BLAS that NumPy was built with."""
     found = numpy.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     return f"{found.get('name', 'unknown BLAS')} {found.get('version', '')}".strip()
-
-
-def say(answer: object) -> None:
-    """Write a line to the parent process."""
-    os.write(1, f"{json.dumps(answer)}\n".encode())
-
-
-if __name__ == "__main__":
-    say(library())
-    for line in sys.stdin:
-        kind, what, tries = line.split()
-        say(small_op_seconds(what, int(tries)) if kind == "small" else seconds(kind, int(what), int(tries)))

@@ -5,23 +5,21 @@ Bytes are those that a program reads and writes. Lines that the CPU fetches only
 compiler's counts.
 """
 
-import json
 import math
 import os
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ...units import DECIMAL, parse, show
+from ...workers import Worker
 from .. import _kernels
 from ..cpu import Cpu
 from ..cpu_estimate import vector_units
+from . import blas_worker
 from .measurement import Experiment
 
 # Short tries fit into a time slice of a busy computer; long ones are more accurate on an idle one.
@@ -56,7 +54,7 @@ class CpuExperiments:
 
     @property
     def blas(self) -> str:
-        return self._worker.library or "none"
+        return self._worker.library
 
 
 @contextmanager
@@ -209,50 +207,19 @@ class _Sweep:
         return rate
 
 
-class _Blas:
-    """A process that multiplies matrices with ``threads`` threads; its ``library`` is empty if it did not start."""
+class _Blas(Worker):
+    """A process that multiplies matrices with ``threads`` threads."""
 
     def __init__(self, threads: int) -> None:
-        environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
-        script = str(Path(__file__).with_name("blas_worker.py"))
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", script],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-
-    @cached_property
-    def library(self) -> str:
-        """The first line of the process, read on first use because the process takes a second to start."""
-        return str(self._answer() or "")
+        super().__init__(**dict.fromkeys(THREAD_VARIABLES, str(threads)))
 
     def __enter__(self) -> "_Blas":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-    def seconds(self, kind: str, what: object, tries: int) -> list[float]:
-        """The time of each product of a format and side, or of the smallest op of a kind (``small``); empty if the process has ended."""
-        if not self.library:
-            return []
-        try:
-            assert self.process.stdin
-            self.process.stdin.write(f"{kind} {what} {tries}\n")
-            self.process.stdin.flush()
-        except OSError:
-            return []
-        return list(self._answer() or ())
-
-    def _answer(self) -> Any:
-        """A line of the process: its library's name, or times."""
-        assert self.process.stdout
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else None
+    @cached_property
+    def library(self) -> str:
+        """The name of its library, read on first use because the process takes a second to start."""
+        return str(self.call(blas_worker.library))
 
 
 def _product_rates(worker: _Blas, dtype: str, sides: Sequence[int], tries: int) -> list[float]:
@@ -261,16 +228,16 @@ def _product_rates(worker: _Blas, dtype: str, sides: Sequence[int], tries: int) 
     few = -(-tries // 4)
     rates: list[float] = []
     for side in sides:
-        times = list(worker.seconds(dtype, side, few))
-        while times and sum(times) < ROW_S and (more := worker.seconds(dtype, side, few)):
-            times += more
+        times: list[float] = worker.call(blas_worker.seconds, dtype, side, few)
+        while sum(times) < ROW_S:
+            times += worker.call(blas_worker.seconds, dtype, side, few)
         rates += [2 * side**3 / seconds for seconds in times]
     return rates
 
 
 def _small_op_rates(worker: _Blas, kind: str, tries: int) -> list[float]:
     """Ops per second of the smallest op of a kind, in each try."""
-    return [1 / seconds for seconds in worker.seconds(SMALL, kind, tries) if seconds]
+    return [1 / seconds for seconds in worker.call(blas_worker.small_op_seconds, kind, tries) if seconds]
 
 
 def _side(cpu: Cpu, cores: int, seconds: float) -> int:

@@ -23,7 +23,7 @@ from ..local import MEASURED
 from ..machine_file import DIGITS, Spec, Sustained
 from .finished_experiments import FinishedExperiments
 from .gpu_plan import BIG, LATE, QUICK_S, SMALL, Tell, plan, rates, run_plan
-from .gpu_worker_process import Worker
+from .gpu_worker import Accelerator
 from .measurement import spread_of
 from .memory_levels import plateaus
 
@@ -35,7 +35,7 @@ FASTER_THAN_L2 = 1.3  # times the L2's rate: faster reads of a core's own share 
 def measure_gpu(target: Path, *, quick: bool = False, kind: str = "gpu", framework: str = "", tell: Tell = lambda d, t: None) -> Card:
     """Measure the GPU or TPU of this computer; finished experiments are stored next to ``target`` until `finish`."""
     began = time.monotonic()
-    with Worker(kind, framework) as worker:
+    with Accelerator(kind, framework) as worker:
         kept = FinishedExperiments(target, {"quick": quick, **worker.device})
         resumed = len(kept.answers)
         found = run_plan(worker, kept, plan(worker.device, quick), tell, until=began + QUICK_S if quick else math.inf)

@@ -8,7 +8,7 @@ from typing import Any
 from ...units import parse
 from .finished_experiments import FinishedExperiments
 from .gpu_conditions import conditions
-from .gpu_worker_process import Worker
+from .gpu_worker import Accelerator
 
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
 TPU_FORMATS = ("bf16", "int8", "fp8")  # of its matrix unit; wider formats are rounded to bf16 or computed in several passes
@@ -128,7 +128,7 @@ def sizes(first: float, last: float, steps: float) -> list[int]:
     return [int(first * 2 ** (step / steps)) for step in range(count + 1)]
 
 
-def run_plan(worker: Worker, kept: FinishedExperiments, wanted: Plan, tell: Tell, until: float = math.inf) -> dict[str, Any]:
+def run_plan(worker: Accelerator, kept: FinishedExperiments, wanted: Plan, tell: Tell, until: float = math.inf) -> dict[str, Any]:
     """The answers of all experiments, including stored ones; ``conditions`` has the driver's values before and under load.
 
     ``until`` is the time (`time.monotonic`) after which only required experiments are started.

@@ -1,14 +1,16 @@
 """Experiments on an accelerator in a separate process, through PyTorch or JAX: a crash or running out of memory ends only this process.
 
-Its first line of output describes the device. Each line of input requests one experiment as JSON: its ``name``, its time limit in seconds,
-and its parameters. The answer is one line: ``rates`` (or ``seconds``) of each try and ``how`` they were measured, or ``absent`` with the
-reason why this device, or this version of the library, does not support it.
+A request names one experiment, its time limit in seconds, and its parameters. The answer has the ``rates`` (or ``seconds``) of each try and
+``how`` they were measured, or ``absent`` with the reason why this device, or this version of the library, does not support it.
 """
 
-import json
-import os
-import sys
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any, Protocol
+
+from ...errors import MachineError
+from ...workers import Worker, WorkerDied
 
 FRAMEWORKS = ("torch", "jax")
 
@@ -50,23 +52,54 @@ def _one_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0][:200]
 
 
-def serve(wanted: str, kind: str) -> None:
-    """Answer requests until the input ends. Answers use a separate pipe, because libraries print to standard output."""
-    out = os.dup(1)
-    os.dup2(2, 1)
+class Accelerator:
+    """The worker that measures a device; ``device`` describes it."""
 
-    def say(value: object) -> None:
-        os.write(out, f"{json.dumps(value)}\n".encode())
+    def __init__(self, kind: str = "gpu", framework: str = "") -> None:
+        self._ends = ExitStack()
+        with ExitStack() as ends:
+            threads = ends.enter_context(ThreadPoolExecutor(1))
+            self._worker = ends.enter_context(Worker(XLA_PYTHON_CLIENT_PREALLOCATE="false"))
+            self._submit = threads.submit
+            self._begin(_open, framework, kind)
+            self.device: Mapping[str, Any] = self.answer()
+            self._ends = ends.pop_all()
 
+    def __enter__(self) -> "Accelerator":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+
+    def _begin(self, function: Callable[..., dict[str, Any]], *arguments: Any) -> None:
+        self._asked = self._submit(self._worker.call, function, *arguments)
+
+    def ask(self, request: Mapping[str, Any]) -> None:
+        """Start an experiment."""
+        self._begin(_answer, dict(request))
+
+    def answer(self) -> dict[str, Any]:
+        """The result of the requested experiment."""
+        try:
+            result: dict[str, Any] = self._asked.result()
+        except WorkerDied as error:
+            raise MachineError(f"while measuring {error}; run the same command again to resume") from None
+        return result
+
+
+_opened: list[Device] = []  # the device of a worker
+
+
+def _open(framework: str, kind: str) -> dict[str, Any]:
+    """What a worker does first: it opens and describes the device."""
     try:
-        device = opened(wanted, kind)
+        _opened.append(opened(framework, kind))
     except RuntimeError as error:
-        say({"absent": _one_line(error)})
-        return
-    say(device.describe())
-    for line in sys.stdin:
-        say(answer(device, json.loads(line)))
+        needs = "jax[tpu] on a computer with TPUs" if kind == "tpu" else "PyTorch or JAX with a GPU build"
+        raise MachineError(f"no {kind.upper()} can be measured here ({_one_line(error)}); it takes {needs}") from None
+    return _opened[0].describe()
 
 
-if __name__ == "__main__":
-    serve(*sys.argv[1:3])
+def _answer(request: dict[str, Any]) -> dict[str, Any]:
+    """What a worker does for each request."""
+    return answer(_opened[0], request)
