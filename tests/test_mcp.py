@@ -88,6 +88,7 @@ def test_operations_and_chips_are_listed_and_priced(tools: AgentTools) -> None:
     )
 
 
+@pytest.fixture
 def links(folder: Path) -> None:
     (folder / "link.csv").symlink_to(folder.parent / "secret.csv")
     (folder / "inside.csv").symlink_to(folder / "ops.csv")
@@ -111,9 +112,9 @@ OUTSIDE = [
 ]
 
 
+@pytest.mark.usefixtures("links")
 @every("name", OUTSIDE)
 def test_nothing_outside_of_the_folder_is_read(name: str, tools: AgentTools, folder: Path) -> None:
-    links(folder)
     calls: list[Callable[[], Any]] = [
         lambda: tools.analyze(name),
         lambda: tools.what_if(name, "graph"),
