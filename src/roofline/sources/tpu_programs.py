@@ -22,8 +22,8 @@ from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import named_platform
 from ..hlo.ir.shapes import Shape
 from ..hlo.ir.values import Value, Values
+from ..hlo.lower.as_written import written_product
 from ..hlo.price.compiled import estimated_cycles
-from ..hlo.price.convolved_products import convolved_product
 from ..hlo.price.elementwise import ELEMENTWISE
 from ..hlo.price.memory_spaces import CMEM, VMEM
 from ..units import BINARY
@@ -204,10 +204,10 @@ def _large_products(values: Values, value: Value) -> int:
     """FLOP of the products in a kernel, if all are in bf16 and one is large; else 0."""
     flops, is_large = 0, False
     for convolution in values.nested(value, "convolution"):
-        left, right = (values.operand(convolution, number).shape for number in (0, 1))
-        sizes = convolved_product(convolution.instruction, left.dims, right.dims)
-        if sizes is None or left.dtype != "bf16" or right.dtype != "bf16":
+        operands = [operand.instruction for operand in values.operands(convolution)[:2]]
+        sizes = written_product(convolution.instruction, operands)
+        if sizes is None or any(operand.shape.dtype != "bf16" for operand in operands):
             return 0
-        is_large |= min(sizes.rows, sizes.depth, sizes.columns) >= LARGE
-        flops += 2 * sizes.multiplications
+        is_large |= min(sizes[1:]) >= LARGE
+        flops += 2 * prod(sizes)
     return flops if is_large else 0

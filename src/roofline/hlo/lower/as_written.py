@@ -19,6 +19,7 @@ from ..ir.rewriting import Rewriting, written_out
 from ..ir.shapes import Layout, Shape
 from ..price.convolved_products import Role, fits, role_of
 from .concatenations import with_concatenations
+from .products import product_sizes
 
 FUSION, CONVOLUTION = "fusion", "convolution"
 _MOST_GROWTH = 4  # times the module's instructions, and a few more: nested fusions may repeat a body
@@ -101,6 +102,17 @@ def _with_product_kernels(computation: Computation, computations: list[Computati
             replace(instruction, opcode=FUSION, calls=(Call("calls", len(computations) - 1),)), kind="kOutput", dim_labels=None, window=None
         )
     return replace(computation, instructions=tuple(instructions)) if places else computation
+
+
+def written_product(convolution: Instruction, operands: Sequence[Instruction]) -> tuple[int, int, int, int] | None:
+    """Batch, rows, depth and columns of the product that a convolution of these arrays is; ``None`` if it is none."""
+    if len(operands) != 2:
+        return None
+    arrays = [*operands]
+    steps = _dot(replace(convolution, operands=(0, 1)), arrays) or ()
+    arrays += steps
+    dot = next((step for step in steps if step.opcode == "dot"), None)
+    return None if dot is None else product_sizes(dot.dot, *(arrays[operand].shape.dims for operand in dot.operands))
 
 
 class _Axes(Struct):

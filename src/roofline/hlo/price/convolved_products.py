@@ -4,48 +4,13 @@ The TPU compiler writes every dot as a convolution: its free, shared and contrac
 or spatial dimensions with a window of one element, of the whole axis, or of one element that moves along with the output.
 """
 
-from math import prod
 from typing import Literal
 
 from ...errors import FormulaError
-from ...graph.operators import Sizes
 from ...ops.convolution import inputs_read, outputs_with_input, pairs
 from ..ir.attributes import ConvolutionDimensions, WindowDimension
-from ..ir.module import Instruction
 
 Role = Literal["batch", "depth", "rows", "columns"]
-
-
-def convolved_product(instruction: Instruction, source: tuple[int, ...], kernel: tuple[int, ...]) -> Sizes | None:
-    """The sizes of the product that a convolution of arrays with these dimensions is; ``None`` if its windows overlap.
-
-    Rows are those of the operand whose axes come first in the result, as in the dot that was written.
-    """
-    labels, result = instruction.convolution, instruction.shape.dims
-    groups = instruction.feature_group_count * instruction.batch_group_count
-    if labels is None or not fits(labels, source, kernel, result):
-        return None
-    sides = instruction.window or tuple(WindowDimension(kernel[axis]) for axis in labels.kernel_spatial)
-    ours = [(labels.output_batch, source[labels.input_batch] // instruction.batch_group_count)]
-    theirs = [(labels.output_feature, result[labels.output_feature] // groups)]
-    batch, depth = [groups], [source[labels.input_feature] // instruction.feature_group_count]
-    for side, place, out in zip(sides, labels.input_spatial, labels.output_spatial, strict=True):
-        read, written = source[place], result[out]
-        match role_of(side, read, written):
-            case "batch":
-                batch.append(written)
-            case "depth":
-                depth.append(read)
-            case "rows":
-                ours.append((out, written))
-            case "columns":
-                theirs.append((out, written))
-            case None:
-                return None
-    if max((axis for axis, size in ours if size > 1), default=-1) > max((axis for axis, size in theirs if size > 1), default=len(result)):
-        ours, theirs = theirs, ours
-    rows, columns = (prod(size for _, size in axes) for axes in (ours, theirs))
-    return Sizes(prod(batch), rows, prod(depth), columns)
 
 
 def fits(labels: ConvolutionDimensions, source: tuple[int, ...], kernel: tuple[int, ...], result: tuple[int, ...]) -> bool:
