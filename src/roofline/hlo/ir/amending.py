@@ -69,7 +69,8 @@ def amended(instruction: Instruction, **attributes: object) -> Instruction:
 
 def created(like: Instruction, name: str, opcode: str, shape: Shape, operands: tuple[int, ...], **attributes: object) -> Instruction:
     """A new instruction, of the place in its file that another one has."""
-    return Instruction(name, opcode, shape, operands, (), (), like.place, attributes, MappedDialect(like.dialect.where))
+    dialect = like.dialect if isinstance(like.dialect, MappedDialect) else MappedDialect(like.dialect.where)
+    return Instruction(name, opcode, shape, operands, (), (), like.place, attributes, dialect)
 
 
 def resized(instruction: Instruction, before: Shape, after: Shape, shape: Shape) -> Instruction:
