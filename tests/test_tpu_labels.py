@@ -98,6 +98,30 @@ def test_a_fusion_is_labelled_by_the_product_in_it_however_deep() -> None:
     assert _label(NESTED) == "dot 64×32×16 bf16"
 
 
+def test_a_fusion_of_a_convolution_and_a_smaller_product_is_labelled_by_the_convolution() -> None:
+    # 3x3 taps do nine times the work of the 1x1 convolution after them, which is a product.
+    program = """HloModule both, is_scheduled=true
+
+%fused (a: bf16[8,56,56,64], w: bf16[3,3,64,64], v: bf16[1,1,64,64]) -> bf16[8,56,56,64] {
+  %a = bf16[8,56,56,64]{3,2,1,0:T(8,128)(2,1)} parameter(0)
+  %w = bf16[3,3,64,64]{3,2,1,0:T(8,128)(2,1)} parameter(1)
+  %v = bf16[1,1,64,64]{3,2,1,0:T(8,128)(2,1)} parameter(2)
+  %wide = bf16[8,56,56,64]{3,2,1,0:T(8,128)(2,1)} convolution(%a, %w), window={size=3x3 pad=1_1x1_1}, dim_labels=b01f_01io->b01f
+  ROOT %one = bf16[8,56,56,64]{3,2,1,0:T(8,128)(2,1)} convolution(%wide, %v), window={size=1x1}, dim_labels=b01f_01io->b01f
+}
+
+ENTRY %main (a: bf16[8,56,56,64], w: bf16[3,3,64,64], v: bf16[1,1,64,64]) -> bf16[8,56,56,64] {
+  %a = bf16[8,56,56,64]{3,2,1,0:T(8,128)(2,1)} parameter(0)
+  %w = bf16[3,3,64,64]{3,2,1,0:T(8,128)(2,1)} parameter(1)
+  %v = bf16[1,1,64,64]{3,2,1,0:T(8,128)(2,1)} parameter(2)
+  ROOT %both = bf16[8,56,56,64]{3,2,1,0:T(8,128)(2,1)} fusion(%a, %w, %v), kind=kOutput, calls=%fused, \
+metadata={op_name="jit(f)/conv_general_dilated"}
+}
+"""
+    assert _label(program) == "convolution bf16[8,56,56,64]"
+    assert _label(program.replace("3x3 pad=1_1x1_1", "1x1").replace("[3,3,64,64]", "[1,1,64,64]")) == "convolution 25088×64×64 bf16"
+
+
 @pytest.mark.parametrize(
     "name", ["layer_v5e.hlo.gz", "sharded_v5p_2x2x2.hlo.gz", "more/train_l7_v6e_plain.pb.gz", "more/train_s_v5e.pb.gz"]
 )

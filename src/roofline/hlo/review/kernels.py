@@ -1,18 +1,20 @@
 """The kernels of a computation, and the products among them: dots, fusions around one, and library calls."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cached_property
 from math import prod
 
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost
-from ...errors import SourceError
+from ...errors import FormulaError, SourceError
 from ...graph.operators import Sizes
 from ..ir.attributes import DotDimensions
-from ..ir.module import Instruction
+from ..ir.module import Computation, Instruction
 from ..ir.values import RENAMED, Value, Values
 from ..lower.products import DOTS, product_dimensions, product_sizes
+from ..price.contractions import convolution_sizes
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
 
@@ -63,7 +65,7 @@ class Kernels:
         self._splits: dict[int, bool] = {}
 
     def product(self, index: int) -> Product | None:
-        """The product that a kernel computes; the largest if there are several."""
+        """The product that a kernel computes; the largest if there are several, and none if a convolution in it computes more."""
         if index not in self._products:
             self._products[index] = self._product(index)
         return self._products[index]
@@ -79,7 +81,17 @@ class Kernels:
             self._inside[body.name] = places
         inside = ((self.computation, instruction),)
         found = [made for place in places if (made := product(self.values, Value(body, place, inside)))]
-        return max(found, key=lambda one: one.flops, default=None)
+        largest = max(found, key=lambda one: one.flops, default=None)
+        return largest if largest is None or self._convolved(body) <= largest.flops else None
+
+    def _convolved(self, body: Computation) -> int:
+        """The FLOP of the largest convolution in a body that is no product."""
+        flops = [0]
+        for instruction in body.instructions:
+            if instruction.opcode == "convolution":
+                with suppress(FormulaError, IndexError, ValueError):
+                    flops.append(2 * prod(convolution_sizes(Site(self.module, body, instruction, self.platform))))
+        return max(flops)
 
     def is_split(self, index: int) -> bool:
         """Whether a kernel computes a product whose depth was split: the batch of its result is summed right after."""
