@@ -9,13 +9,14 @@ from ...units import parse
 from .finished_experiments import FinishedExperiments
 from .gpu_conditions import conditions
 from .gpu_worker import Accelerator
+from .kernel_shapes import LARGEST, largest_set
 
 FORMATS = ("bf16", "fp16", "tf32", "fp8", "int8", "fp32", "fp64", "fp4")
 TPU_FORMATS = ("bf16", "int8", "fp8")  # of its matrix unit; wider formats are rounded to bf16 or computed in several passes
 VECTOR_FORMATS, TPU_VECTOR_FORMATS = ("fp32", "fp64", "transcendental"), ("fp32", "bf16", "transcendental")
 SIDES = (4096, 8192)
 TILE = (128, 256)  # part of the result that one core of a GPU computes
-SMALLEST, LARGEST = parse("1 MiB", "B"), parse("4 GiB", "B")
+SMALLEST = parse("1 MiB", "B")
 PATTERNS = {  # sizes per doubling, the smallest and the largest working set
     "read": (4, SMALLEST, LARGEST),
     "write": (1, SMALLEST, LARGEST),
@@ -23,7 +24,6 @@ PATTERNS = {  # sizes per doubling, the smallest and the largest working set
     "per_core": (2, parse("256 KiB", "B"), parse("64 MiB", "B")),
 }
 BEYOND_VMEM = parse("256 MiB", "B")  # working sets larger than a TPU's VMEM, which is no cache: XLA decides what it holds
-SHARE = 16  # a working set has at most this fraction (1/16) of the memory
 BIG = parse("1 GiB", "B")  # working sets larger than any cache
 SMALL = ("product", "add", "norm")
 ALL_REDUCED = tuple(int(parse(size, "B")) for size in ("64 KiB", "8 MiB", "256 MiB"))  # bytes per device
@@ -105,11 +105,6 @@ def _needed(wanted: Plan) -> set[str]:
     """The experiments that a machine file requires."""
     reads = sorted((key for key in wanted if key.startswith("stream/read/")), key=lambda key: wanted[key]["size"])
     return {*(key for key in wanted if key.startswith(NEEDED)), *reads[-NEEDED_READS:]}
-
-
-def largest_set(memory: float | None) -> float:
-    """Bytes of the largest working set on a device with ``memory`` bytes."""
-    return min(LARGEST, (memory or parse("256 MiB", "B")) / SHARE)
 
 
 def shapes(cores: int) -> list[list[int]]:

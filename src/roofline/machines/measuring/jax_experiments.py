@@ -15,11 +15,10 @@ import jax.numpy as jnp
 
 from ...units import parse
 from .gpu_conditions import conditions
-from .gpu_plan import largest_set
 from .jax_exchanges import all_reduce_seconds, copy_rates
 from .jax_launches import Launches
 from .jax_timing import FEW, MOST_CALLS, REST_S, WAIT, WARM_UP, JaxTimer, Work
-from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PER_CORE_PALLAS, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS
+from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PER_CORE_PALLAS, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS, largest_set
 
 KERNEL_S = parse("1 ms", "s")  # duration of a kernel that streams its working set repeatedly: long compared with a call
 MOST_PASSES, MORE_PASSES = 100_000, 100  # passes over a working set per call, and largest factor over those of the call before
