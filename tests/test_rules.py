@@ -18,7 +18,7 @@ from roofline.sources.torch_trace import lower
 from roofline.sources.torch_trace.context import Context
 from roofline.sources.torch_trace.executions import Execution
 from roofline.sources.torch_trace.pricing import PricedOp
-from roofline.sources.torch_trace.unneeded.recorded import Recorded
+from roofline.sources.torch_trace.recorded import Recorded
 from roofline.torch.lower import graph_of
 from roofline.torch.recorder import BACKWARD, Seen
 from roofline.torch.workload import ops_of
@@ -136,6 +136,7 @@ TOLD = {
     "sampled_sorted": {SAMPLED: 6},  # until the draw, but for the sum of each row
     "kept_likeliest": {("unused-results", "masked"): 5},  # until the threshold is where the logits are
     "running_share": {TWICE: 1},
+    "head_left_out": {UNUSED: 2},  # the product and the activation
     "cache_appended": {APPENDED: 1},
     "cache_appended_twice": {APPENDED: 2},
     "oldest_dropped": {APPENDED: 1},
@@ -189,6 +190,7 @@ BY_SIZE = {
     "repeated_keys_returned": {(OPERAND, STORED): 2},
     "gathered_pages": {},
     "sorted_and_returned": {("unused-results", "sorted"): 1},
+    "head_left_out": {},  # what nothing takes has the size of what the loss takes
     "kept_likeliest": {},  # nothing tells that the threshold was written in part
     "running_share": {},
     "gathered_blocks_once": {},
@@ -239,7 +241,6 @@ def guessed_graph(calls: list[Seen]) -> Graph:
         accumulated=(),
         has_shards=False,
         sequence=lambda execution: calls[execution.op].sequence,
-        differentiated=frozenset(),
     )
     return lower.graph_of(recorded)
 

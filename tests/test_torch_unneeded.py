@@ -341,18 +341,22 @@ def test_a_backward_pass_that_runs_again_through_the_same_ops(tmp_path: Path, ho
         ("trained", False),  # its loss is part of the sum
         ("taken", False),  # another op takes the result, as a loss takes a detached target
         ("no backward", False),  # nothing is trained
+        ("not yet", False),  # the recording ends before the backward pass of its last step
     ],
 )
 def test_a_head_whose_loss_was_left_out(tmp_path: Path, how: str, is_told: bool) -> None:
     def step(kernels: Kernels) -> None:
-        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], sequence_number=10)
+        first = 100 + int(kernels.at)  # number of the step's ops
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], sequence_number=first)
         kernels.op("aten::relu", [(4096, WIDTH)])  # without it, the products of both heads would be in a costly order
-        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, 96)], sequence_number=11)  # the head
-        kernels.op("aten::relu", [(4096, 96)], sequence_number=12)
-        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, 64)], sequence_number=13)
-        kernels.op("aten::sub", [(4096, 96), (4096, 96)] if how == "taken" else [(4096, 64)] * 2, sequence_number=14)
-        for number in {"trained": (14, 13, 12, 11, 10), "no backward": ()}.get(how, (14, 13, 10)):
-            kernels.node("MmBackward0", 1, sequence_number=number)
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, 96)], sequence_number=first + 1)  # the head
+        kernels.op("aten::relu", [(4096, 96)], sequence_number=first + 2)
+        kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, 64)], sequence_number=first + 3)
+        kernels.op("aten::sub", [(4096, 96), (4096, 96)] if how == "taken" else [(4096, 64)] * 2, sequence_number=first + 4)
+        is_left_out = how == "no backward" or (how == "not yet" and kernels.at > 2 * 3000)
+        graded = (4, 3, 2, 1, 0) if how in ("trained", "not yet") else (4, 3, 0)
+        for number in () if is_left_out else graded:
+            kernels.node("MmBackward0", 1, sequence_number=first + number)
             kernels.op("aten::mm", [(4096, WIDTH), (WIDTH, WIDTH)], thread=BACKWARD)
 
     mine = findings_on(steps_of(step), tmp_path, "unused-results")

@@ -48,6 +48,7 @@ from .tile_padding.padded_tiles import padded_tiles
 from .unfused_chain.kernels import unfused_kernels
 from .unused_results.diagonals import diagonals_of_products
 from .unused_results.loops import unused_in_loops
+from .unused_results.never import never_used
 from .unused_results.occasional import occasional_work
 from .unused_results.parts import unused_gradients, unused_parts
 from .unused_results.sorts import drawn_sorts, sorted_parts, undone_sorts
@@ -113,6 +114,7 @@ RULES: tuple[Rule, ...] = (
     dense_gradients,
     unused_weight_gradients,
     kept_gradients,
+    never_used,
     unused_statistics,
     unused_gradients,
     padded_arrays,

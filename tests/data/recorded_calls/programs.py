@@ -1,6 +1,7 @@
 """Small PyTorch functions, whose calls `python tests/recorded_calls.py [NAME...]` records in this folder."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 BF16, FP32, INT64, INT8 = "bfloat16", "float32", "int64", "int8"
@@ -121,6 +122,13 @@ def _running_share(torch: Any, p: Any) -> Any:
 def _messages(torch: Any, x: Any, source: Any, target: Any, weight: Any) -> Any:
     """The rows along the edges of a graph, weighted and added up at their ends."""
     return torch.zeros_like(x).index_add_(0, target, x[source] * weight)
+
+
+def _head_left_out(torch: Any, x: Any, body: Any, head: Any, other: Any, *, is_taken: bool = False) -> Any:
+    """The loss of one of two heads; the other one may be the target, through which no gradient goes."""
+    hidden = torch.relu(x @ body)
+    first, second = torch.tanh(hidden @ head), torch.tanh(hidden @ other)
+    return (second - first.detach()).square().sum() if is_taken else second.square().sum()
 
 
 def _selected(torch: Any, cache: Any, new: Any, at: Any) -> Any:
@@ -507,6 +515,9 @@ PROGRAMS: Mapping[str, Program] = {
     "half_appended": Program(lambda t, cache, new: t.cat([cache, new], 1), _of(16, 1024, 512), _of(16, 1024, 512)),
     "start_before_labels": Program(lambda t, start, ids: t.cat([start, ids], 1).exp().sum(1), _of(16, 1, 512), _of(16, 1024, 512)),
     "joined_and_summed": Program(lambda t, x, bias: t.cat([x, bias], 1).sum(1), _of(16, 1024, 512), _of(16, 1, 512)),
+    # Heads whose loss was left out.
+    "head_left_out": Program(_head_left_out, _of(4096, 1024), _of(1024, 512), _of(512, 512), _of(512, 512), backward=True),
+    "head_as_target": Program(partial(_head_left_out, is_taken=True), _of(4096, 1024), _of(1024, 512), *[_of(512, 512)] * 2, backward=True),
     # Rows that are gathered and added up.
     "messages": Program(_messages, _of(5000, 256, number=FP32), _ids(100000), _ids(100000), _of(100000, 1, number=FP32)),
     "sums_returned_and_read": Program(

@@ -87,12 +87,6 @@ class Contexts:
         own[later] = [joined[pair] for pair in pairs]
         return own
 
-    @cached_property
-    def differentiated(self) -> frozenset[int]:
-        """The sequence numbers of ops whose gradient was computed."""
-        started = [number for number, name in enumerate(self._names) if isinstance(name, str) and name.startswith(BACKWARD)]
-        return frozenset(self._host.sequence[np.isin(self._host.name, started)].tolist())
-
     def sequence(self, place: int) -> int:
         """The sequence number of an op, which its gradient shares, or `NONE`."""
         return next((number for outer in self._host.around(place) if (number := int(self._host.sequence[outer])) != NONE), NONE)

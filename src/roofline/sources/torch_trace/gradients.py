@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...graph import Array, Gradient, Graph, Node, Operator, Phase
 from .executions import Execution
 from .read.columns import NONE
-from .unneeded.recorded import Recorded
+from .recorded import Recorded
 
 Shape = tuple[int, ...]
 Weight = Hashable

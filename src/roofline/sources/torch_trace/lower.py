@@ -24,8 +24,8 @@ from .gradients import UNKNOWN, ZEROS, StoredGradients
 from .lists import ListedTensors, Lists
 from .pricing import PricedOp
 from .read.columns import NONE
+from .recorded import Recorded
 from .results import result_of
-from .unneeded.recorded import Recorded
 from .used_tensors import Operand, Used, UsedTensors
 
 REACH = 64  # executions for which an array is remembered: those of a layer of a transformer, in eager mode

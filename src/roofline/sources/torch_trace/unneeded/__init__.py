@@ -1,10 +1,9 @@
 """Unneeded work in a PyTorch trace (recomputed, padded, duplicated…), and work that would be cheaper if it were written differently.
 
-Each rule is a module here. Those in `RULES` search the executions of the first steps, in order; `Patterns.avoidable` adds what can be seen
-from one op alone. `second_passes` runs before them, as passes that run again get other contexts.
+`Patterns.avoidable` adds what can be seen from one op alone. `second_passes` runs before, as passes that run again get other contexts.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 
@@ -13,15 +12,11 @@ from ....workload import Avoidable
 from ..context import Context, Contexts
 from ..lower import graph_of
 from ..pricing import PricedOp, Prices
+from ..recorded import PricedExecution, Recorded
 from ..used_tensors import UsedTensors
 from .channel_order import channels_first, converted_shares
-from .recorded import PricedExecution, Recorded
 from .second_passes import repeated_pass
-from .unused_results import unused_results
 
-Rules = tuple[Callable[[Recorded], Iterable[tuple[PricedExecution, Avoidable]]], ...]
-# Those that need all of a step: what it accumulates and updates, and that nothing outside uses its results.
-RULES: Rules = (unused_results,)
 MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 
 
@@ -46,19 +41,15 @@ class Patterns:
         self._converted = (
             attempt("channel order", converted_shares, in_order, lambda event: str(prices.names[prices.kernel(event)[0]]), time) or {}
         )
-        self._in_place: dict[tuple[int, int], dict[str, Avoidable]] = {}  # by op and context, then by kind
         recorded = Recorded(
             ordered=in_order,
             accumulated=prices.gradients,
             has_shards=(prices.world or 1) > 1,
             sequence=lambda one: contexts.sequence(one.op),
-            differentiated=contexts.differentiated,
             checkpoints=[line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN)],
             on_host=any(prices.names[prices.kernel(one.events[0])[0]] == op.name for one, op in in_order[:1] if len(one.events)),
         )
         self.graph = attempt("graphs", graph_of, recorded, tensors)
-        for (one, op), reason in self._failures.evidence(RULES, recorded):
-            self._in_place.setdefault((id(op), id(one.context)), {})[reason.kind] = reason
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -68,12 +59,8 @@ class Patterns:
     def avoidable(self, priced: PricedOp, context: Context) -> tuple[Avoidable, ...]:
         """The avoidable work of an op in a context."""
         attempt, converted = self._failures.attempt, self._converted.get(id(priced), 0.0)
-        in_place = self._in_place.get((id(priced), id(context)), {})
-        if context.again is not None:
-            again = repeated_pass(context.again, backward=context.backward)
-            in_place = {again.kind: again, **{kind: reason for kind, reason in in_place.items() if kind != again.kind}}
         return (
-            *in_place.values(),
+            *((repeated_pass(context.again, backward=context.backward),) if context.again is not None else ()),
             *priced.priced.recomputed,
             *(attempt("channel order", partial(channels_first, converting=bool(self._converted)), priced, converted) or ()),
         )

@@ -7,8 +7,9 @@ modules, shapes and order as those of another pass, and only one of the two is r
 from collections.abc import Iterable, Iterator, Sequence
 
 from ....cost import NOTHING
+from ....torch_prices import Tensor
 from ....workload import Avoidable
-from .recorded import PricedExecution, tensors_of
+from ..recorded import PricedExecution
 
 LEAST = 4  # products of a repeated pass: fewer may be the same by chance
 MULTIPLY = frozenset(("matmul", "convolution", "attention"))
@@ -48,7 +49,7 @@ def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
 def _key(product: PricedExecution) -> Key:
     """What two equal products have in common. Not the op's name or flags: attention without gradients may be another op."""
     execution, priced = product
-    return priced.priced.category, tuple(tensor.shape for tensor in tensors_of(priced)), execution.context.scope
+    return priced.priced.category, tuple(arg.shape for arg in priced.args if isinstance(arg, Tensor)), execution.context.scope
 
 
 def _runs(forward: Sequence[tuple[PricedExecution, bool]]) -> list[tuple[list[PricedExecution], bool]]:
