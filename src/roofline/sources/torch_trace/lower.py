@@ -333,7 +333,8 @@ class Arrays:
             return None
         whole = shape[0] * strides[0]
         recent = [made for made in self._made.get(whole, ()) if place - made.place <= REACH and tensor.elements < whole]
-        products = [made for made in recent if made.array.shape[-1:] == shape[-1:] and shape[-1] >= LEAST and self._is_product(made.number)]
+        as_wide = [made for made in recent if made.array.shape[-1:] == shape[-1:] and shape[-1] >= LEAST][-1:]
+        products = [made for made in as_wide if self._is_product(made.number)]
         return next(reversed(products or [made for made in recent if self._is_sorted(made.number, shape, strides)]), None)
 
     def _is_sorted(self, number: int, part: Shape, strides: Shape) -> bool:
