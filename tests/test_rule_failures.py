@@ -130,7 +130,7 @@ def trace(path: Path) -> Path:
 
 def test_traces_have_the_note_and_the_findings_of_other_rules(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kinds(with_evidence(read(trace(tmp_path)))) == {"unfused-chain"}
-    monkeypatch.setattr(trace_rules, "RULES", (one_hot_products, *trace_rules.RULES))
+    with_rule(monkeypatch, one_hot_products)
     recording = with_evidence(read(trace(tmp_path)))
     assert kinds(recording) == {"unfused-chain"}
     assert recording.notes.count(FAILED.format("this trace")) == 1
