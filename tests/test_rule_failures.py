@@ -23,7 +23,7 @@ from roofline.machines.calibrations import calibration_for
 from roofline.rule_failures import RuleFailures
 from roofline.sources import read
 from roofline.sources.embedded import programs_behind
-from roofline.sources.torch_trace import unneeded as trace_rules
+from roofline.sources.torch_trace import rows
 from roofline.torch import workload
 from roofline.workload import Recording, Workload
 from torch_writer import TorchTrace
@@ -136,16 +136,6 @@ def test_traces_have_the_note_and_the_findings_of_other_rules(tmp_path: Path, no
     assert recording.notes.count(FAILED.format("this trace")) == 1
 
 
-@pytest.mark.parametrize("name", ["converted_shares", "channels_first"])
-def test_rules_about_single_ops_of_traces_are_notes_too(name: str, tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise TypeError("an argument that is missing")
-
-    monkeypatch.setattr(trace_rules, name, fail)
-    (note,) = [note for note in read(trace(tmp_path)).notes if note.startswith("the rule for")]
-    assert note.endswith("failed on this trace (TypeError); please report it")
-
-
 def test_changes_that_review_a_program_note_it(tmp_path: Path, noted: None, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> object:
         raise IndexError("tuple index out of range")
@@ -197,5 +187,5 @@ def test_rules_on_graphs_and_the_graphs_themselves_are_noted(tmp_path: Path, not
 
     with_rule(monkeypatch, one_hot_products)
     assert told() == ({"unfused-chain"}, FAILED.format("this trace"))
-    monkeypatch.setattr(trace_rules, "graph_of", graph_of)
+    monkeypatch.setattr(rows, "graph_of", graph_of)
     assert told() == (set(), "the rule for graphs failed on this trace (KeyError); please report it")

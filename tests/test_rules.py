@@ -135,7 +135,6 @@ TOLD = {
     "sorted_part": {("unused-results", "sorted"): 1},
     "sampled_sorted": {SAMPLED: 6},  # until the draw, but for the sum of each row
     "kept_likeliest": {("unused-results", "masked"): 5},  # until the threshold is where the logits are
-    "running_share": {TWICE: 1},
     "head_left_out": {UNUSED: 2},  # the product and the activation
     "cache_appended": {APPENDED: 1},
     "cache_appended_twice": {APPENDED: 2},
@@ -192,7 +191,6 @@ BY_SIZE = {
     "sorted_and_returned": {("unused-results", "sorted"): 1},
     "head_left_out": {},  # what nothing takes has the size of what the loss takes
     "kept_likeliest": {},  # nothing tells that the threshold was written in part
-    "running_share": {},
     "gathered_blocks_once": {},
     "gathered_matrices": {},  # the trace does not say how many were gathered
     "summed_and_returned": {ORDER: 2},

@@ -18,7 +18,7 @@ from roofline.graph import Graph, Operator
 from roofline.resource import HBM
 from roofline.rules import RULES
 from roofline.rules.unfused_chain.kernels import unfused_kernels
-from roofline.sources.torch_trace import unneeded
+from roofline.sources.torch_trace import rows
 from roofline.sources.torch_trace.recording import read_part
 from test_rules import BY_SIZE, KINDS, TOLD
 from test_torch_findings import LISTS
@@ -29,8 +29,8 @@ def graph_in(trace: bytes | Path) -> tuple[Graph, tuple[str, ...]]:
     """The graph of a trace, and the notes."""
     graphs: list[Graph] = []
     with pytest.MonkeyPatch.context() as patch:
-        lowered = unneeded.graph_of
-        patch.setattr(unneeded, "graph_of", lambda *given: graphs.append(lowered(*given)) or graphs[-1])
+        lowered = rows.graph_of
+        patch.setattr(rows, "graph_of", lambda *given: graphs.append(lowered(*given)) or graphs[-1])
         part = read_part(trace) if isinstance(trace, Path) else read_part("trace.json", data=trace)
     return graphs[0], part.notes
 
@@ -66,7 +66,7 @@ ON_CPU = {
     "patches_trained": {("repeated-operand", "patches"): 3, ("layout-copies", ""): 2},
     # The tokens of all experts are a copy of expanded ones; their gradients are not added up, and of `where` the number format is unknown.
     "all_experts": {("dense-experts", "8"): 2, ("repeated-operand", "stored"): 2},
-    "all_experts_trained": {("dense-experts", "8"): 6},
+    "all_experts_trained": {("dense-experts", "8"): 6, ("unused-results", ""): 2},
     "wide_experts": {("layout-copies", ""): 1},
     "most_experts": {("repeated-operand", "stored"): 2},
     # On a CPU a mean is a sum, a division in place and copies, and an inverse is written in place by routines of LAPACK.

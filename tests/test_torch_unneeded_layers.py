@@ -394,7 +394,8 @@ def test_batch_norms_between_convolutions_that_convert_would_be_faster_with_chan
         trace.op("aten::native_batch_norm", at + 30, 20, [image, (image[1],)], strides=[strides, (1,)])
         trace.run("batch_norm_collect_statistics_kernel", launched=at + 31, start=at + 530, dur=300)
     (one,) = findings_on(trace, tmp_path, "layout-copies")
-    assert one.saving_per_step_s == pytest.approx(250e-6 if named else 100e-6, rel=0.02)
+    # Of 500 µs a fifth is conversion. A norm that reaches half of its roof reads images of 12.8 MB twice and writes them in 8.0 / 0.5 µs.
+    assert one.saving_per_step_s == pytest.approx((100 + 300 - 8.0 / 0.5 if named else 100) * 1e-6, rel=0.02)
 
 
 @pytest.mark.parametrize(
@@ -403,15 +404,14 @@ def test_batch_norms_between_convolutions_that_convert_would_be_faster_with_chan
         ((7, 7), (192 * 56 * 56, 56 * 56, 56, 1), "c10::BFloat16", True),
         ((7, 7), (192 * 56 * 56, 1, 192 * 56, 192), "c10::BFloat16", False),  # channels last
         ((7, 7), (192 * 56 * 56, 56 * 56, 56, 1), "float", False),
-        ((3, 3), (192 * 56 * 56, 56 * 56, 56, 1), "c10::BFloat16", False),
         ((1, 31), (192 * 56 * 56, 56 * 56, 56, 1), "c10::BFloat16", False),  # along one axis
     ],
 )
-def test_depthwise_convolutions_with_large_windows_are_faster_with_channels_last(
+def test_depthwise_convolutions_are_faster_with_channels_last(
     tmp_path: Path, window: tuple[int, int], strides: tuple[int, ...], dtype: str, is_told: bool
 ) -> None:
     def convolve(kernels: Kernels) -> None:
-        shapes = [(64, 192, 56, 56), (192, 1, *window)]
+        shapes = [(5, 192, 56, 56), (192, 1, *window)]
         args = {
             "Input Dims": [*map(list, shapes), [], [192], [], [], []],
             "Input Strides": [list(strides), [1, 1, 1, 1], [], [1], [], [], []],
@@ -426,7 +426,8 @@ def test_depthwise_convolutions_with_large_windows_are_faster_with_channels_last
     found = findings_on(steps_of(convolve), tmp_path, "layout-copies")
     assert bool(found) == is_told
     if found:
-        assert found[0].saving_per_step_s == pytest.approx(750e-6, rel=0.01)
+        # A good kernel of this category reaches 5% of its roof: 50 of 100 µs. On an H200 such convolutions take a quarter of the time.
+        assert found[0].saving_per_step_s == pytest.approx(500e-6, rel=0.01)
         assert "memory_format=torch.channels_last" in found[0].levers[0]
 
 

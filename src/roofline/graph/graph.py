@@ -108,7 +108,9 @@ class Graph(Struct, dict=True):
 
     ``names`` are those of arguments, and ``operations`` what the author wrote, by `Node.operation`, as far as they are known. Kernels that
     are ``forced`` are copies that a library makes for itself. It ``is_fused`` if a compiler chose which operators share a kernel.
-    ``weight_gradients`` are in order. It ``has_steps`` if it is of whole steps of a program that ran, with all that they compute.
+    ``weight_gradients`` are in order. ``converted`` is the share of a kernel's time in which a library changes layouts for itself, and
+    ``repeated`` the line that calls a pass which ran before in its step, for kernels of such passes. It ``has_steps`` if it is of
+    whole steps of a program that ran, with all that they compute.
     """
 
     arrays: list[Array] = field(default_factory=list)
@@ -128,6 +130,8 @@ class Graph(Struct, dict=True):
     forced: set[int] = field(default_factory=set)
     weight_gradients: list[Gradient] = field(default_factory=list)
     has_steps: bool = False
+    converted: dict[int, float] = field(default_factory=dict)
+    repeated: dict[int, str] = field(default_factory=dict)
 
     def array(self, array: Array) -> int:
         """The number of a new array."""

@@ -9,8 +9,10 @@ from .dense_gradient.updates import dense_gradients
 from .duplicated_work.equal_values import equal_values
 from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.pooled_windows import pooled_windows
+from .duplicated_work.second_passes import second_passes
 from .duplicated_work.shuffles import shuffles
 from .latency.linear_recurrences import linear_recurrences
+from .layout_copies.channels import channels_first
 from .layout_copies.gathered_blocks import gathered_blocks
 from .layout_copies.norms import undone_copies
 from .layout_copies.reordered import reordered_elements
@@ -64,6 +66,7 @@ Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the wo
 # In order of precedence: of rules that say the same of an op the first counts. A copy because of a missing donation is not told as a change
 # of layout, and a copy that need not be made not as one of which a part is used.
 RULES: tuple[Rule, ...] = (
+    second_passes,
     missing_donations,
     appended_arrays,
     selected_updates,
@@ -87,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     written_products,
     gathered_blocks,
     undone_copies,
+    channels_first,
     sorted_parts,
     undone_sorts,
     drawn_sorts,
@@ -131,4 +135,4 @@ RULES: tuple[Rule, ...] = (
     unfused_kernels,
 )
 # Rules that see all executions of an op that they are about, also where edges were matched by size.
-COMPLETE: frozenset[Rule] = frozenset((unused_weight_gradients, kept_gradients))
+COMPLETE: frozenset[Rule] = frozenset((second_passes, unused_weight_gradients, kept_gradients))

@@ -454,8 +454,10 @@ def _padding(name: str, args: Sequence[Any], source: Tensor) -> Padding | None:
 
 
 def _normed_axes(name: str, args: Sequence[Any], source: Tensor) -> Axes | None:
-    """The axes that a norm is along: its last ones, or those of a batch norm that does not take its statistics from outside."""
-    if "batch_norm" in name and "no_" not in name and False not in args[_TRAINS : _TRAINS + 1]:
+    """The axes that a norm is along: its last ones, or those of a batch norm, none if it takes its statistics from outside."""
+    if "batch_norm" in name and ("no_" in name or False in args[_TRAINS : _TRAINS + 1]):
+        return Norm(())
+    if "batch_norm" in name:
         axes, mean = tuple(axis for axis in range(len(source.shape)) if axis != 1), args[_MEAN] if len(args) > _TRAINS else None
         return Norm(axes, has_stored=isinstance(mean, Tensor) and mean.shape == source.shape[1:2])
     place = _SLICE_NORMS.get(name.removeprefix("aten::"), len(args))

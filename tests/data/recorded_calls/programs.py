@@ -115,8 +115,8 @@ def _kept_likeliest(torch: Any, logits: Any) -> Any:
 
 def _running_share(torch: Any, p: Any) -> Any:
     """The share of the largest numbers in the sum, and where it passes one half."""
-    ordered = torch.sort(p, -1, descending=True).values
-    return torch.cumsum(ordered, -1), (torch.cumsum(ordered, -1) > 0.5).sum(-1)
+    total = torch.cumsum(torch.sort(p, -1, descending=True).values, -1)
+    return total, (total > 0.5).sum(-1)
 
 
 def _messages(torch: Any, x: Any, source: Any, target: Any, weight: Any) -> Any:

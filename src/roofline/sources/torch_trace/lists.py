@@ -21,7 +21,7 @@ from ...torch_prices.optimizers import FOREACH as READ
 from ...torch_prices.optimizers import FUSED
 from .pricing import PricedOp
 from .read.columns import NONE
-from .unneeded.recorded import Recorded
+from .recorded import Recorded
 from .used_tensors import Operand, Used, UsedTensors
 
 Shape = tuple[int, ...]

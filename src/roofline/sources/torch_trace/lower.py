@@ -64,6 +64,11 @@ def graph_of(recorded: Recorded, tensors: UsedTensors | None = None) -> Graph:
     is_exact = tensors is not None and 2 * sum(op in tensors.ops for op in ops) > len(ops)
     graph = _Exact(recorded, tensors).graph if is_exact and tensors is not None else _BySize(recorded).graph
     graph.checkpoints, graph.has_steps = tuple(recorded.checkpoints), True
+    for place, (execution, priced) in enumerate(recorded.ordered):
+        if share := recorded.converted.get(id(priced)):
+            graph.converted[place] = share
+        if (caller := execution.context.again) is not None:
+            graph.repeated[place] = caller
     graph.equal = equal_arrays(graph)
     return graph
 

@@ -1,6 +1,6 @@
 """The input of a graph: executions of the first steps on one device, in order, each with the price of its op."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,7 +15,8 @@ class Recorded(Struct, kw_only=True):
 
     ``accumulated`` has step, op and shape of each accumulated gradient; with ``has_shards`` these may not be the shapes of the weights.
     ``sequence`` gives the sequence number of an execution's op, which its gradient shares, or `NONE`. ``checkpoints`` are the user's lines
-    that call torch.utils.checkpoint. ``on_host`` is whether a CPU ran them.
+    that call torch.utils.checkpoint. ``on_host`` is whether a CPU ran them. ``converted`` is the share of an op's time in which a library
+    changes layouts, by its ``id``.
     """
 
     ordered: Sequence[PricedExecution]
@@ -24,3 +25,4 @@ class Recorded(Struct, kw_only=True):
     sequence: Callable[[Execution], int]
     checkpoints: Sequence[str] = ()
     on_host: bool = False
+    converted: Mapping[int, float] = {}

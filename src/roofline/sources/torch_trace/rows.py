@@ -5,8 +5,9 @@ runs. So self times add up to busy time, and those of collectives are exposed ti
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from msgspec import Struct, field
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from ...cost import Cost
 from ...operation import Streamed
 from ...resource import PCIE
+from ...rule_failures import RuleFailures
 from ...torch_prices.call import RECORD_SHAPES
 from ...torch_prices.elementwise import ELEMENTWISE
 from ...torch_prices.inductor import FUSED
@@ -22,19 +24,22 @@ from ...workload import UNPRICED
 from ..parts import AUTOTUNED, UNKNOWN, DevicePart, Extent, Lane, Launched, Mark, PartGraph, Share, Subject, Tally
 from ..timeline import Span, busy_in, lane
 from .context import Contexts
+from .conversions import converted_shares
 from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
+from .lower import graph_of
 from .pricing import PricedOp, Prices
 from .read.arrays import Flags, Integers, distinct
 from .read.columns import KERNEL, MEMCPY, NONE, Numbered
 from .read.op_arguments import first_shapes, label
-from .unneeded import Patterns
-from .unneeded.second_passes import LEAST, MULTIPLY, second_passes
+from .recorded import Recorded
+from .second_passes import LEAST, MULTIPLY, second_passes
 from .used_tensors import UsedTensors
 
 PS = 1000  # in a nanosecond
 ORDERED_STEPS = 2  # first steps whose launches are kept in order
+MOST_SHOWN = 2  # lines that call torch.utils.checkpoint
 MOST_IN_ORDER = 100_000  # executions that are searched for avoidable work
 MOST_IN_STEP = 500  # launches of one kernel by one operation in a step that are counted separately
 GRAPH = "graph replay"
@@ -106,19 +111,37 @@ class DeviceRows:
         self.busy = merged(self.start, self.end)
         self._self = self._self_times()
         time = (work.end - work.start).data.__getitem__
-        self._patterns = Patterns(list(self._with_prices(self._in_order)), distinct(self._priced).tolist(), prices, contexts, time, tensors)
+        self._failures = RuleFailures("this trace")
+        self._graph = self._failures.attempt("graphs", graph_of, self._recorded(time), tensors)
 
     def graph(self, name: str) -> PartGraph | None:
         """The graph of the first steps, and the operation of each of its kernels."""
-        graph, (subjects, rows) = self._patterns.graph, self._subjects
+        graph, (subjects, rows) = self._graph, self._subjects
         if graph is None:
             return None
         return PartGraph(name, graph, tuple([(subjects[row],) for row in rows[self._in_order].tolist()]))
 
+    def _recorded(self, time: Callable[[int], int]) -> Recorded:
+        """The executions of the first steps in order; ``time`` gives the duration of an event."""
+        executions, prices, contexts = list(self._with_prices(self._in_order)), self._prices, self._contexts
+
+        def kernel_name(event: int) -> str:
+            return str(prices.names[prices.kernel(event)[0]])
+
+        return Recorded(
+            ordered=executions,
+            accumulated=prices.gradients,
+            has_shards=(prices.world or 1) > 1,
+            sequence=lambda execution: contexts.sequence(execution.op),
+            checkpoints=[line.rpartition("/")[2] for line in islice(contexts.checkpoints, MOST_SHOWN)],
+            on_host=any(kernel_name(execution.events[0]) == op.name for execution, op in executions[:1] if len(execution.events)),
+            converted=converted_shares(executions, kernel_name, time),
+        )
+
     @property
     def failures(self) -> tuple[str, ...]:
         """Notes on rules that failed."""
-        return self._patterns.notes
+        return self._failures.notes
 
     def _mark_second_passes(self) -> None:
         """Sets other contexts for the executions of forward passes that repeat others."""
@@ -270,7 +293,7 @@ class DeviceRows:
             phase=self._contexts.phase(context) if one.op != NONE else "",
             towards=_towards(found.cost, self._prices.names[name], kind),
             cost=UNKNOWN if found.cost is None else found.cost,
-            avoidable=self._patterns.avoidable(priced, context),
+            avoidable=priced.priced.recomputed,
             operation=found.operation or (EAGER if found.category == ELEMENTWISE else None),
             work_provenance="shape",
             bytes_provenance="profile" if one.op == NONE else "shape",

@@ -6,10 +6,8 @@ modules, shapes and order as those of another pass, and only one of the two is r
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ....cost import NOTHING
-from ....torch_prices import Tensor
-from ....workload import Avoidable
-from ..recorded import PricedExecution
+from ...torch_prices import Tensor
+from .recorded import PricedExecution
 
 LEAST = 4  # products of a repeated pass: fewer may be the same by chance
 MULTIPLY = frozenset(("matmul", "convolution", "attention"))
@@ -36,14 +34,6 @@ def second_passes(products: Sequence[PricedExecution], graded: Sequence[bool]) -
             again = numbered(map(_key, run), numbers)
             if any(again in whole for whole in passes):
                 yield from (execution.op for execution, _ in run)
-
-
-def repeated_pass(caller: str, *, backward: bool) -> Avoidable:
-    """The reason for ops of a pass that runs again, called from the line ``caller``."""
-    group, cause = ("gradients", "") if backward else ("", "pass")
-    return Avoidable(
-        kind="duplicated-work", instead=NOTHING, cause=cause, facts={"caller": caller}, unneeded="duplicated", group=group, extra=True
-    )
 
 
 def _key(product: PricedExecution) -> Key:
