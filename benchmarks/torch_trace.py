@@ -8,7 +8,7 @@ CPU seconds are told beside those on the clock, since other programs may run; a 
 ``--tracelens`` a Python in which TraceLens is installed (from its repository: the package of that name on PyPI is another project) makes
 its report of the same file, in the same run: between two series of ours, so that what else the computer does then slows down both.
 
-Memory is that of the largest process: the one that was started, of which the others are copies that hold less.
+Memory is that of the largest process: the one that was started.
 
 On two cores that others used as well: for 62 MB 0.9 to 1.4 CPU seconds and 53 MB, TraceLens (August 2026) 16.6 to 18.8 CPU seconds and
 1.03 GB, 14 to 19 times as many. For 1 GB 10 to 15 CPU seconds and 254 MB.
