@@ -137,7 +137,7 @@ def in_jax(pair: Pair) -> Report:
     return roofline.jax.analyze(partial(pair.jax, jax.numpy), chip=CHIP)(*arguments)
 
 
-def in_torch(pair: Pair) -> Report:
+def in_torch(pair: Pair, *, compile: bool = False) -> Report:
     torch = pytest.importorskip("torch")
     import roofline.torch
 
@@ -146,7 +146,7 @@ def in_torch(pair: Pair) -> Report:
     def program(*given: Any) -> Any:
         return pair.torch(torch, *given)
 
-    return roofline.torch.analyze(program, chip=CHIP)(*arguments)
+    return roofline.torch.analyze(program, chip=CHIP, compile=compile)(*arguments)
 
 
 def promised(report: Report, kind: str) -> float:
@@ -166,4 +166,14 @@ def test_a_fault_is_told_in_jax(name: str) -> None:
 def test_a_fault_is_told_in_both_frameworks_with_about_the_same_saving(name: str) -> None:
     pair = PAIRS[name]
     savings = sorted((promised(in_jax(pair), pair.kind), promised(in_torch(pair), pair.kind)))
+    assert 0 < savings[1] <= APART * savings[0]
+
+
+@pytest.mark.torch
+@pytest.mark.jax
+@pytest.mark.filterwarnings("ignore")
+@every("name", PAIRS)
+def test_a_fault_is_told_in_what_would_be_compiled(name: str) -> None:
+    pair = PAIRS[name]
+    savings = sorted((promised(in_jax(pair), pair.kind), promised(in_torch(pair, compile=True), pair.kind)))
     assert 0 < savings[1] <= APART * savings[0]

@@ -139,5 +139,6 @@ def test_nothing_is_found_where_sizes_coincide(name: str) -> None:
 
     function, *tensors = FUNCTIONS[name]
     arguments = [torch.empty(shape, dtype=getattr(torch, number), device="meta") for shape, number in tensors]
-    report = roofline.torch.analyze(lambda *given: function(torch, *given), chip="h200")(*arguments)
-    assert [(finding.kind, finding.message) for finding in report.findings if finding.saving_s] == []
+    for compiles in (False, True):
+        report = roofline.torch.analyze(lambda *given: function(torch, *given), chip="h200", compile=compiles)(*arguments)
+        assert [(finding.kind, finding.message) for finding in report.findings if finding.saving_s] == []

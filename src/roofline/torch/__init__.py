@@ -24,7 +24,7 @@ from ..machines import load
 from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..rule_failures import RuleFailures
-from ..workload import PeakMemory, ProgramGraph, Recording, Workload
+from ..workload import PeakMemory, Recording, Workload
 from .arguments import tensors_in
 from .autocasts import NOTE as AUTOCAST
 from .autocasts import ignored_autocasts
@@ -86,11 +86,7 @@ def record(
         found = trace(function, backward=backward)(*args, **kwargs)
         network = network_of(machine, link)
         failures = RuleFailures(WHERE)
-        graphs: tuple[ProgramGraph, ...] = ()
-        if wants_fusion:
-            ops = fused(found.calls, found.kept, network)
-        else:
-            ops, graphs = ops_of(found.calls, found.kept, network, failures)
+        ops, graphs = (fused if wants_fusion else ops_of)(found.calls, found.kept, network, failures)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
         notes = (note, *found.notes, *_masked(found.calls), *failures.notes)
         return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, graphs=graphs, notes=notes)

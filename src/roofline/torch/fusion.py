@@ -18,10 +18,13 @@ from ..cost import Cost
 from ..formulas.network import Network
 from ..graph.fusion import grouped
 from ..resource import HBM
+from ..rule_failures import RuleFailures
+from ..torch_prices import price
 from ..torch_prices.operators import POINTWISE, REDUCING
-from ..workload import Op
+from ..workload import Op, ProgramGraph
+from .lower import Fused, graph_of
 from .recorder import Kept, Seen
-from .workload import op_of, repeated
+from .workload import WHERE, op_of, repeated
 
 OPTIMIZER = "optimizer"
 FUSIBLE = POINTWISE | REDUCING | {OPTIMIZER}
@@ -37,18 +40,27 @@ class Node(Struct, kw_only=True):
     users: list[int]
 
 
-def fused(calls: Sequence[Seen], kept: Kept, network: Network | None) -> list[Op]:
-    """The ops of a program after fusion. ``kept`` is what is live when the program ends."""
+def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> tuple[list[Op], tuple[ProgramGraph, ...]]:
+    """The ops of a program after fusion, and its graph. ``kept`` is what is live when the program ends."""
     nodes = [_node(seen, network) for seen in calls]
     makers = _connect(nodes)
     groups = grouped({index: set(of.values()) for index, of in enumerate(makers)}, partial(_are_alike, nodes))
     last_writer = {number: index for index, node in enumerate(nodes) for number, _ in node.seen.writes}
     rows: dict[tuple[object, ...], Op] = {}
-    for group in sorted(groups, key=lambda members: members[0]):
-        one = _kernel(nodes, makers, group, kept, last_writer)
-        key = (one.name, one.cost, one.label, one.location, one.phase)
-        rows[key] = replace(rows[key], count=rows[key].count + 1) if key in rows else one
-    return [repeated(one) for one in rows.values()]
+    places: dict[tuple[object, ...], int] = {}  # of each row
+    kernels, costs, owners = [0] * len(nodes), list[Cost](), list[tuple[int, ...]]()
+    for number, group in enumerate(sorted(groups, key=lambda members: members[0])):
+        op = _kernel(nodes, makers, group, kept, last_writer)
+        key = (op.name, op.cost, op.label, op.location, op.phase)
+        rows[key] = replace(rows[key], count=rows[key].count + 1) if key in rows else op
+        for member in group:
+            kernels[member] = number
+        costs.append(op.cost)
+        owners.append((places.setdefault(key, len(places)),))
+    prices = [price(replace(seen.call, network=network)) for seen in calls]
+    graph = failures.attempt("graphs", graph_of, calls, prices, kept, Fused(kernels, costs))
+    graphs = () if graph is None else (ProgramGraph(WHERE, graph, tuple(owners)),)
+    return [repeated(op) for op in rows.values()], graphs
 
 
 def _node(seen: Seen, network: Network | None) -> Node:

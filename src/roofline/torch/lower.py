@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from ..cost import NOTHING
+from msgspec import Struct
+
+from ..cost import NOTHING, Cost
 from ..graph import GPU_BY_REQUEST, Array, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..graph.facts.equal_arrays import equal_arrays
@@ -11,9 +13,16 @@ from ..torch_prices.operators import append, function_of, fuses, meaning, tensor
 from .recorder import BACKWARD, Kept, Seen
 
 
-def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Graph:
-    """The graph of calls and their prices; its kernels have their places."""
-    graph = Graph(backend=GPU_BY_REQUEST)
+class Fused(Struct, frozen=True):
+    """The kernel that a compiler would put each call into, and the cost of each kernel."""
+
+    kernels: Sequence[int]
+    costs: Sequence[Cost]
+
+
+def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept, fused: Fused | None = None) -> Graph:
+    """The graph of calls and their prices; its kernels have their places, if no compiler would fuse them."""
+    graph = Graph(backend=GPU_BY_REQUEST, is_fused=fused is not None)
     memory = ArrayMemory(graph)
     for place, (seen, priced) in enumerate(zip(calls, prices, strict=True)):
         call = seen.call
@@ -22,8 +31,10 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept) -> Gra
         takes = tuple(memory.read(_array(operands[number]), Position(*seen.operands[number])) for number in means.takes)
         written = [*zip(results, seen.results, strict=True), *((operands[number], seen.operands[number]) for number in seen.changed)]
         gives = tuple(memory.write(_array(tensor), Position(*position)) for tensor, position in dict.fromkeys(written))
-        graph.kernels[place] = Kernel(priced.cost or NOTHING, fuses=fuses(call.op, priced.category))
-        node = Node(Operator.OTHER, (), (), None, place, _phase(seen), seen.sequence, seen.location, place)
+        kernel = place if fused is None else fused.kernels[place]
+        cost = priced.cost or NOTHING if fused is None else fused.costs[kernel]
+        graph.kernels[kernel] = Kernel(cost, fuses=fuses(call.op, priced.category))
+        node = Node(Operator.OTHER, (), (), None, kernel, _phase(seen), seen.sequence, seen.location, place)
         append(graph, means, takes, gives, node, function_of(call))
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
     graph.results |= {array for number in kept.others for array in memory.arrays_in(number)}
