@@ -139,6 +139,7 @@ def test_cholesky_and_lu_count_what_the_loops_do(n: int) -> None:
         ("Cholesky", "f32[128,128]", counts.cholesky(128)),
         ("LuRealDecompositionBlock", "f32[512,128]", counts.lu(512, 128)),
         ("QrDecompositionBlock", "f32[512,128]", counts.qr(512, 128)),
+        ("LuDecompositionBlock", "f32[384,128]", counts.lu(384, 128)),
         ("CompactWyHelper", "f32[128,128]", counts.invert_triangle(128)),
         ("InvertDiagBlocksLowerTriangular", "f32[1,128,128]", counts.invert_triangle(128)),
     ],

@@ -14,7 +14,7 @@ from .traffic import Misfit, operand, priced
 
 _ROUTINES = {  # of LAPACK, of the same count
     "Cholesky": "potrf",
-    "LuRealDecompositionBlock": "getrf",
+    **dict.fromkeys(("LuDecompositionBlock", "LuRealDecompositionBlock"), "getrf"),
     "QrDecompositionBlock": "geqrf",
     "CompactWyHelper": "trtri",  # of a block of reflections: the inverse of a triangle of their products
     "InvertDiagBlocksLowerTriangular": "trtri",
