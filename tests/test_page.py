@@ -118,9 +118,9 @@ def test_nothing_in_the_page_points_outside_it() -> None:
 
 
 def test_every_module_is_in_the_import_map_and_every_import_finds_one() -> None:
-    imports = json.loads(next(text for attributes, text in Elements(page(b"{}", title="")).scripts if attributes["type"] == "importmap"))[
-        "imports"
-    ]
+    imports = json.loads(
+        next(text for attributes, text in Elements(page(b"{}", words=b"{}", title="")).scripts if attributes["type"] == "importmap")
+    )["imports"]
     assert sorted(imports) == [f"#page/{name}" for name in modules()]
     for name in modules():
         for wanted in re.findall(r'from "([^"]+)"', part(name)):
@@ -152,7 +152,7 @@ def test_the_colours_of_the_stylesheet_are_those_of_the_figures() -> None:
 
 def test_a_live_page_loads_its_parts_from_the_server_and_says_where_that_is() -> None:
     live = Live(nonce="abc", twin="/runs/one.json", events="/events")
-    found = Elements(page(b"{}", title="one", live=live))
+    found = Elements(page(b"{}", words=b"{}", title="one", live=live))
     scripts = [attributes for attributes, _ in found.scripts if attributes["type"] in ("importmap", "module")]
     assert [one["nonce"] for one in scripts] == ["abc", "abc"]
     assert json.loads(found.scripts[0][1])["imports"]["#page/app.js"] == "/static/app.js"

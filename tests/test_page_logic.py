@@ -23,7 +23,7 @@ from roofline.grouping import KEYS, group
 from roofline.machine import Machine
 from roofline.machines.catalogue import catalogue, load
 from roofline.render.chart import chart
-from roofline.render.export import op_rows, to_csv, to_json
+from roofline.render.export import to_json
 from roofline.render.page.data import CAUSES, GROUPINGS, catalogue_json, vocabulary_json
 from roofline.render.plot.style import THEMES, Theme
 from roofline.render.time_bar import NEEDED
@@ -95,7 +95,6 @@ def answers(report: Report) -> dict[str, Any]:
         "caption": drawn.caption,
         "groups": {by: json.loads(to_json(group(report.ops, by=by))) for by in KEYS},
         "scopes": json.loads(to_json(group(report.ops, by="scope", depth=2))),
-        "csv": to_csv(op_rows(report.ops, report)),
         "each": [[op.id, op.time_s] for op in per_step(report) or ()],
         "filters": {text: [op.id for op in filtered(report.ops, text)] for text in FILTERS},
         "parts": [[choice, json.loads(to_json(narrow(report, **_as_given(choice))))] for choice in _choices(report)],
@@ -189,7 +188,7 @@ def _run(cases: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_every_module_of_the_pages_logic_has_a_test() -> None:
     tested = {name.removesuffix(".test.mjs") for name in TESTS}
-    assert tested >= {"chart_model", "chosen", "colours", "comparison", "csv", "filter", "law", "rows", "scale", "state", "svg", "units"}
+    assert tested >= {"chart_model", "chosen", "colours", "csv", "filter", "law", "rows", "scale", "state", "svg", "units"}
 
 
 def test_the_vectors_are_what_python_says() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from roofline.comparison import compare
-from roofline.render.export import to_json
 from roofline.render.page.words import words_json
 from roofline.report import DeviceInfo, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
 from roofline.workload import Coverage, MemorySpace, PeakMemory
@@ -21,8 +20,8 @@ def op(id: int, label: str, time_s: float) -> OpInfo:
 
 
 def words(after: Report, before: Report | None = None) -> dict[str, Any]:
-    comparison = None if before is None else to_json(compare(before, after))
-    found: dict[str, Any] = json.loads(words_json(to_json(after), before and to_json(before), comparison))
+    comparison = None if before is None else compare(before, after)
+    found: dict[str, Any] = json.loads(words_json(after, before, comparison))
     return found
 
 
@@ -121,12 +120,32 @@ def test_the_figures_of_two_runs_have_their_change_and_whether_it_is_better() ->
     assert [["op time", "2 s", "1 s", "−1 s (−50%)"], "green"] in figures
 
 
+def test_the_ops_that_changed_are_rows_with_a_value_for_every_column_slower_ones_first() -> None:
+    before = report(op(0, "same", 1.0), op(1, "slower", 1.0), op(2, "faster", 3.0), op(3, "gone", 1.0), op(4, "slowest", 1.0))
+    after = report(op(0, "same", 1.0), op(1, "slower", 2.0), op(2, "faster", 1.0), op(5, "new", 4.0), op(4, "slowest", 8.0))
+    found = words(after, before)["comparison"]
+    assert [(row["label"], row["before_s"], row["after_s"], row["speedup"]) for row in found["rows"]] == [
+        ("slowest", 1.0, 8.0, 1 / 8),
+        ("new", None, 4.0, None),  # a side without ops has no time
+        ("slower", 1.0, 2.0, 1 / 2),
+        ("faster", 3.0, 1.0, 3.0),
+        ("gone", 1.0, None, None),
+    ]
+    assert all(set(found["columns"]) <= set(row) for row in found["rows"])
+    assert "change_s" in found["columns"]
+    assert "floor_change_s" not in found["columns"]
+
+
+def test_without_measured_times_the_columns_are_those_of_minimum_times_and_costs() -> None:
+    before, after = (
+        report(OpInfo(id=0, rank=1, name="op", floor_s=floor_s, work={"matrix/bf16": floor_s * 10}, count=1)) for floor_s in (1.0, 2.0)
+    )
+    found = words(after, before)["comparison"]
+    assert {"before_floor_s", "after_floor_s", "floor_change_s", "after_flops", "after_hbm", "after_launches"} <= set(found["columns"])
+    assert not {"before_s", "after_s", "change_s", "speedup"} & set(found["columns"])
+    (row,) = found["rows"]
+    assert (row["floor_change_s"], row["before_flops"], row["after_flops"]) == (1.0, 10.0, 20.0)
+
+
 def test_nothing_to_say_is_no_error() -> None:
-    assert json.loads(words_json(b"{}")) == {
-        "findings": [],
-        "idle": [],
-        "stragglers": {},
-        "figures": [],
-        "before_figures": [],
-        "comparison": None,
-    }
+    assert words(report()) == {"findings": [], "idle": [], "stragglers": {}, "figures": [], "before_figures": [], "comparison": None}

@@ -16,6 +16,7 @@ from roofline.machines.detection import of_device
 from roofline.render.export import to_json
 from roofline.render.page.html import page
 from roofline.render.page.report_page import catalogue
+from roofline.render.page.words import words_json
 from roofline.report import Report
 from roofline.sources import read
 from roofline.workload import Counters, Device, Op, Recording, Share, Workload
@@ -185,9 +186,11 @@ def html(name: str) -> str:
     """The page of this name."""
     report = PAGES[name]()
     if name not in BEFORE:
-        return page(to_json(report), title=name, catalogue=catalogue())
+        return page(to_json(report), words=words_json(report), title=name, catalogue=catalogue())
     before = BEFORE[name]()
-    return page(to_json(report), title=name, before=to_json(before), comparison=to_json(compare(before, report)), catalogue=catalogue())
+    changes = compare(before, report)
+    words = words_json(report, before, changes)
+    return page(to_json(report), words=words, title=name, before=to_json(before), comparison=to_json(changes), catalogue=catalogue())
 
 
 def made(folder: Path, name: str) -> Path:

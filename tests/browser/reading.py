@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import re
-import zlib
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -151,19 +149,3 @@ def violations(page: Page, scheme: str, part: str | None = None) -> list[tuple[s
     """What axe finds wrong on a page or a part of it; of a dark page, which has the elements of the light one, only its colours."""
     found = Axe().run(page, context=part, options={"runOnly": ["color-contrast"]} if scheme == "dark" else {}).response["violations"]
     return [(one["id"], one["help"], [node["html"][:200] for node in one["nodes"][:3]]) for one in found]
-
-
-def printed_shapes(pdf: bytes) -> Counter[tuple[int, int, int]]:
-    """How many filled shapes of each colour a printed page has, by its PDF; letters, which have their own fonts, are not counted."""
-    shapes: Counter[tuple[int, int, int]] = Counter()
-    for found in re.finditer(rb"stream\r?\n(x.*?)endstream", pdf, re.DOTALL):
-        content = zlib.decompressobj().decompress(found[1])
-        if b" rg" not in content:  # a font or a picture
-            continue
-        colour = (0, 0, 0)
-        for part in re.finditer(rb"([\d.]+) ([\d.]+) ([\d.]+) rg\b|\b(?:f|f\*|B|B\*)\n", content):
-            if part[1]:
-                colour = (round(255 * float(part[1])), round(255 * float(part[2])), round(255 * float(part[3])))
-            else:
-                shapes[colour] += 1
-    return shapes

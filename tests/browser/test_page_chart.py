@@ -32,6 +32,7 @@ def test_the_change_of_a_finding_is_shown_beside_the_measured_ops_and_taken_back
     page = show("train")
     number = next(index for index, one in enumerate(report(page)["findings"]) if one.get("predicted", {}).get("ops"))
     button, legend = at(page, f"what-if-{number}"), at(page, "legend")
+    at(page, f"finding-{number}").click()
     expect(at(page, f"predicted-{number}")).to_contain_text("predicted (")
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
@@ -364,7 +365,7 @@ def test_infeed_and_outfeed_can_be_left_out(show: Opener) -> None:
     # 28 ms with them, 19 without.
     expect(at(page, "figure-time")).to_contain_text("19 ms")
     at(page, "panel-findings").click()
-    shown = at(page, "findings").inner_text()
+    shown = at(page, "findings").text_content() or ""
     feeds = {op["id"] for op in report(page)["ops"] if "feed" in op["category"]}
     about_feeds = [finding["message"] for finding in report(page)["findings"] if finding["ops"] and feeds.issuperset(finding["ops"])]
     assert not [message for message in about_feeds if message in shown]

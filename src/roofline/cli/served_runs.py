@@ -15,6 +15,7 @@ from ..files.input_limits import Limits, set_limits
 from ..render.comparison import comparison_with_changes
 from ..render.export import to_json
 from ..render.page.large_reports import shortened, shortened_comparison
+from ..render.page.words import words_json
 from ..report import Report
 from ..serve.jobs import Answer
 from ..serve.runs import Run
@@ -38,11 +39,11 @@ def read_run(
     # A stored report keeps its machine and its exact bytes, unless another machine is requested.
     if run.kind == "report" and not names_machine(args):
         report = read_report(run.path)
-        return Answer(body=all_of(run.path), page=_page_of(report), summary=_summary(report))
+        return _answer(report, all_of(run.path))
     paths: list[Path] = list(run.files) if run.kind == "profile" else [run.path]
     recording = read(paths, machine_to_read(args), timeline=True, progress=progress)
     report = analyze(recording, chosen_machine(args, recording.devices))
-    return Answer(body=to_json(report), page=_page_of(report), summary=_summary(report))
+    return _answer(report, to_json(report))
 
 
 def compare_reports(
@@ -54,7 +55,8 @@ def compare_reports(
     comparison = compare(*reports, (before, after))
     short = shortened_comparison(comparison)
     body = to_json(comparison_with_changes(comparison, report_changes([reports[0]], [reports[1]], (before, after))))
-    return Answer(body=body, page=b"" if short is comparison else to_json(short))
+    words = words_json(shortened(reports[1]), shortened(reports[0]), short)
+    return Answer(body=body, page=b"" if short is comparison else to_json(short), words=words)
 
 
 def _begin(memory: int | None) -> None:
@@ -65,10 +67,10 @@ def _begin(memory: int | None) -> None:
     limit(memory)
 
 
-def _page_of(report: Report) -> bytes:
-    """The JSON for the page, if that differs from the whole."""
+def _answer(report: Report, body: bytes) -> Answer:
+    """A report as JSON, with what the page shows of it if that differs."""
     short = shortened(report)
-    return b"" if short is report else to_json(short)
+    return Answer(body=body, page=b"" if short is report else to_json(short), words=words_json(short), summary=_summary(report))
 
 
 def _summary(report: Report) -> dict[str, object]:

@@ -131,7 +131,7 @@ class Site:
         old, new = (part.answer for part in job.parts)
         assert old is not None
         assert new is not None
-        return await _page(title, f"{where}.json", events, new, before=old.for_page, comparison=job.answer.for_page)
+        return await _page(title, f"{where}.json", events, new, before=old, comparison=job.answer)
 
     async def compare_json(self, request: Request) -> Response:
         while True:
@@ -282,13 +282,15 @@ def _failed(title: str, error: str, **links: str) -> Response:
 
 
 async def _page(
-    title: str, twin: str, events: str, report: Answer, *, before: bytes | None = None, comparison: bytes | None = None
+    title: str, twin: str, events: str, report: Answer, *, before: Answer | None = None, comparison: Answer | None = None
 ) -> Response:
     nonce = secrets.token_urlsafe(16)
     live = Live(nonce=nonce, twin=twin, events=events)
 
     def written() -> bytes:
-        return page(report.for_page, title=title, before=before, comparison=comparison, catalogue=catalogue(), live=live).encode()
+        words = (comparison or report).words
+        old, change = (answer.for_page if answer else None for answer in (before, comparison))
+        return page(report.for_page, words=words, title=title, before=old, comparison=change, catalogue=catalogue(), live=live).encode()
 
     return HTMLResponse(await run_in_threadpool(written), headers={"content-security-policy": live_policy(nonce)})
 

@@ -31,10 +31,11 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What a job found: the JSON, a shorter one for the page if the JSON is very long, and a summary for the list of runs."""
+    """What a job found: the JSON, for the page a shorter one if it is very long and its words, and a summary for the list of runs."""
 
     body: bytes
     page: bytes = b""
+    words: bytes = b"null"
     summary: dict[str, Any] | None = None
 
     @property

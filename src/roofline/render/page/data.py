@@ -140,6 +140,19 @@ GROUPINGS = (  # of `grouping.KEYS`
     ("unit", "unit"),
     ("bound", "bound"),
 )
+FILTER_EXAMPLES = (  # of the filter language, as the page offers them
+    ("fusion", "the name or the scope contains this text, ignoring case"),
+    ('"layer norm"', "the name or the scope contains this phrase"),
+    ("layer*/attn", "the scope is this one, or below it"),
+    ("/^fusion\\.\\d+$/i", "the name or the scope matches a regular expression"),
+    ("efficiency<0.5", "compare numbers with < <= > >= = !=; 50% is 0.5"),
+    ("time>1%", "percentage of the total; also self, minimum, lost, flops, bytes, count"),
+    ("flops>1G bytes<2MB time>=10us", "values take units and prefixes; all conditions must hold"),
+    ("category:fusion", "the field contains this text; also bound, dtype, unit, scope, phase, program, location"),
+    ("bound=hbm,l2", "the field equals one of these values; none means no value"),
+    ("step:3 device:0", "the op ran in this step, on this device"),
+    ("-copy or not (bound=hbm)", "and, or, not, - and parentheses"),
+)
 POINTS = {
     "total": "whole program",
     "hardware": "hardware counters",
@@ -216,6 +229,7 @@ def vocabulary_json() -> bytes:
                 "aliases": ALIASES,
                 "deepest": DEEPEST,
                 "examples": EXAMPLES,
+                "help": FILTER_EXAMPLES,
             },
             "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES, "levels": LEVELS, "counted": COUNTED},
             "groupings": GROUPINGS,

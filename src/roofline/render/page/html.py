@@ -18,7 +18,6 @@ from msgspec import Struct
 
 from ...errors import UNSAFE, clean
 from .data import vocabulary_json
-from .words import words_json
 
 STATIC = "static"  # the folder of the page's parts, beside this file
 _MARK = re.compile(r"<!--\{(\w+)\}-->")
@@ -50,6 +49,7 @@ class Live(Struct, frozen=True, kw_only=True):
 def page(
     report: bytes,
     *,
+    words: bytes,
     title: str,
     before: bytes | None = None,
     comparison: bytes | None = None,
@@ -58,9 +58,9 @@ def page(
 ) -> str:
     """The page of a report, which has the bytes that ``--json`` writes, unchanged but for `escaped`.
 
-    Two runs are compared when ``before`` holds the earlier report and ``comparison`` the JSON of their comparison (`Comparison` of
-    `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` are the machines
-    that the page can show the same work on, as `catalogue_json` writes them.
+    ``words`` are what `words_json` says of it. Two runs are compared when ``before`` holds the earlier report and ``comparison`` the
+    JSON of their comparison (`Comparison` of `roofline.comparison`, or what `roofline compare --json` writes). ``catalogue`` are the
+    machines that the page can show the same work on, as `catalogue_json` writes them.
     """
     parts = {
         "title": html.escape(clean(title)),
@@ -72,7 +72,7 @@ def page(
         "report": _data("report", report),
         "before": _data("before", before),
         "comparison": _data("comparison", comparison),
-        "words": _data("words", words_json(report, before, comparison)),
+        "words": _data("words", words),
         "catalogue": _data("catalogue", catalogue),
         "start": _script(_START, "module", live),
     }

@@ -13,11 +13,13 @@ from ..export import to_json
 from .data import catalogue_json
 from .html import Live, page
 from .large_reports import shortened, shortened_comparison
+from .words import words_json
 
 
 def report_page(report: Report, *, title: str | None = None, live: Live | None = None) -> str:
     """The page of one report; of very many ops it has the longest."""
-    return page(to_json(shortened(report)), title=title or title_of(report), catalogue=catalogue(), live=live)
+    shown = shortened(report)
+    return page(to_json(shown), words=words_json(shown), title=title or title_of(report), catalogue=catalogue(), live=live)
 
 
 def comparison_page(
@@ -35,7 +37,9 @@ def comparison_page(
     """
     named = title or " → ".join(_titles(before, after))
     old, new = (_held(report, data) for data, report in zip(written, (before, after), strict=True))
-    return page(new, title=named, before=old, comparison=compared(before, after), catalogue=catalogue(), live=live)
+    comparison = shortened_comparison(compare(before, after))
+    words = words_json(shortened(after), shortened(before), comparison)
+    return page(new, words=words, title=named, before=old, comparison=msgspec.json.encode(comparison), catalogue=catalogue(), live=live)
 
 
 def _held(report: Report, written: bytes | None) -> bytes:
@@ -68,11 +72,6 @@ def _titles(before: Report, after: Report) -> list[str]:
     paths = [PurePath(report.input.files[0]).parts if report.input.files else () for report in (before, after)]
     different = next((list(pair) for pair in zip(*paths, strict=False) if pair[0] != pair[1]), None)
     return different if different and titles[0] == titles[1] else titles
-
-
-def compared(before: Report, after: Report) -> bytes:
-    """The comparison of two reports, as a page has it, as compact JSON."""
-    return msgspec.json.encode(shortened_comparison(compare(before, after)))
 
 
 @lru_cache(maxsize=1)

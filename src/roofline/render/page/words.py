@@ -2,74 +2,57 @@
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from ...analysis.findings.stragglers import slower_devices
-from ...comparison import TIME, Comparison
-from ...report import DeviceShare, Finding, IdleInfo, InputInfo, OpInfo
+from ...comparison import TIME, Comparison, Delta, Side
+from ...report import Report
+from ...resource import HBM
 from ...units import percent, plain, rounded, show
-from ...workload import NO_COVERAGE, Coverage, PeakMemory
 from ..comparison import figure_cells, folded, verdict_text
 from ..program_facts import WHOLE
 from ..tables import Cell
 from ..text import predicted_text, saving_text
 from ..time_bar import SHOWN
 from ..timeline import reason_text
-from .data import NOTABLE_CHANGE
+from .data import DIFFERENCES, NOTABLE_CHANGE
 
 LONGEST_LABEL = 60  # letters of an op's label in a sentence
+# Columns that only a comparison of measured times has, and only one of minimum times and costs.
+_TIMED = ("before_s", "after_s", "change_s", "speedup", "before_efficiency", "after_efficiency")
+_COUNTED = ("floor_change_s", *(f"{when}_{key}" for when in ("before", "after") for key in ("floor_s", "flops", "hbm", "launches")))
 _BEFORE = re.compile(r" \(before: .*?\)(?=  |$)")  # what the op was before, in the label of a change
 
 
-class _Report(Struct, frozen=True):
-    """The parts of a report that sentences are about; reading them skips its ops."""
-
-    input: InputInfo | None = None
-    coverage: Coverage = NO_COVERAGE
-    findings: tuple[Finding, ...] = ()
-    idle: tuple[IdleInfo, ...] = ()
-    memory: PeakMemory | None = None
-
-
-class _Devices(Struct, frozen=True):
-    """The parts of a report that say how its devices differ."""
-
-    input: InputInfo
-    ops: tuple[OpInfo, ...] = ()
-    by_device: tuple[DeviceShare, ...] = ()
-
-
-def words_json(report: bytes, before: bytes | None = None, comparison: bytes | None = None) -> bytes:
-    """The words of a page as compact JSON, from the JSON of what it shows: a report, or two and their comparison."""
-    found = msgspec.json.decode(report, type=_Report)
+def words_json(report: Report, before: Report | None = None, comparison: Comparison | None = None) -> bytes:
+    """The words of a page as compact JSON: about a report, or about two and their comparison."""
     return msgspec.json.encode(
         {
-            "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in found.findings],
-            "idle": [reason_text(one) for one in found.idle],
-            "stragglers": _stragglers(report) if found.input and len(found.input.devices) > 1 else {},
-            "figures": _figures(found),
-            "before_figures": [] if before is None else _figures(msgspec.json.decode(before, type=_Report)),
-            "comparison": None if comparison is None else _compared(msgspec.json.decode(comparison, type=Comparison)),
+            "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in report.findings],
+            "idle": [reason_text(one) for one in report.idle],
+            "stragglers": _stragglers(report) if len(report.input.devices) > 1 else {},
+            "figures": _figures(report),
+            "before_figures": [] if before is None else _figures(before),
+            "comparison": None if comparison is None else _compared(comparison),
         }
     )
 
 
-def _stragglers(report: bytes) -> dict[str, list[tuple[str, str]]]:
+def _stragglers(report: Report) -> dict[str, list[tuple[str, str]]]:
     """What is said of each device, by its number, and of each host, by its name, that is slower than the others."""
-    found = msgspec.json.decode(report, type=_Devices)
-    numbered = [replace(one, host="") for one in found.input.devices]  # devices without a host are called by their numbers
+    numbered = [replace(one, host="") for one in report.input.devices]  # devices without a host are called by their numbers
     slower = {
-        "devices": slower_devices(found.ops, found.by_device, numbered, "device"),
-        "hosts": slower_devices(found.ops, found.by_device, found.input.devices, "host"),
+        "devices": slower_devices(report.ops, report.by_device, numbered, "device"),
+        "hosts": slower_devices(report.ops, report.by_device, report.input.devices, "host"),
     }
     said = "straggler: takes {} times as long as the median"
     return {kind: [(place, said.format(plain(ratio, 3))) for place, ratio in places.items()] for kind, places in slower.items()}
 
 
-def _figures(report: _Report) -> list[tuple[str, str, str, str]]:
+def _figures(report: Report) -> list[tuple[str, str, str, str]]:
     """Key figures of the whole report: the word, the amount, a remark, and the key by which two reports' figures are paired."""
     found, memory, cover = [], report.memory, report.coverage
     if memory:
@@ -88,9 +71,50 @@ def _figures(report: _Report) -> list[tuple[str, str, str, str]]:
 
 
 def _compared(found: Comparison) -> dict[str, object]:
-    """The change in a few sentences, and the quantities of both runs with their tone: green is better, red is worse."""
-    figures = [_toned(figure_cells(one, found.per)) for one in found.figures]
-    return {"verdict": " ".join([f"{_capital(verdict_text(found))}.", *_largest_changes(found)]), "figures": figures}
+    """The change in a few sentences, the quantities of both runs with their tone (green: better, red: worse), and the ops that changed."""
+    rows = [_row(number, delta) for number, delta in enumerate(found.deltas) if _differs(delta)]
+    change = "change_s" if found.basis == TIME else "floor_change_s"
+    return {
+        "verdict": " ".join([f"{_capital(verdict_text(found))}.", *_largest_changes(found)]),
+        "figures": [_toned(figure_cells(one, found.per)) for one in found.figures],
+        "columns": [key for key, *_ in DIFFERENCES if key not in (_COUNTED if found.basis == TIME else _TIMED)],
+        "rows": sorted(rows, key=lambda row: ((row[change] or 0.0) <= 0, -abs(row[change] or 0.0))),  # what became slower first
+    }
+
+
+def _differs(delta: Delta) -> bool:
+    """Whether anything of an op differs between the runs: time, minimum time, amounts or bound."""
+    before, after = (replace(side, ops=(), names=()) for side in (delta.before, delta.after))
+    return bool(delta.before.ops) != bool(delta.after.ops) or before != after
+
+
+def _row(number: int, delta: Delta) -> dict[str, Any]:
+    """The figures of an op in both runs by the keys of `DIFFERENCES`; a side without ops has none."""
+    before, after = (side if side.ops else None for side in (delta.before, delta.after))
+    sides = {f"{when}_{key}": value for when, side in (("before", before), ("after", after)) for key, value in _side(side).items()}
+    speedup = before.time_s / after.time_s if before and after and before.time_s and after.time_s else None
+    return {
+        "kind": "pair",
+        "id": number,
+        "ops": delta.after.ops,
+        "label": delta.label or delta.name,
+        "matched": delta.matched.replace("module", "program"),
+        "speedup": speedup,
+        **{key: getattr(delta, key) for key in ("name", "category", "module", "share", "change_s", "floor_change_s")},
+        **sides,
+    }
+
+
+def _side(side: Side | None) -> dict[str, Any]:
+    return {
+        "s": side.time_s if side else None,
+        "floor_s": side.floor_s if side else None,
+        "flops": side.flops if side else None,
+        "hbm": side.bytes.get(HBM.name, 0.0) if side else None,
+        "launches": side.launches if side else None,
+        "efficiency": side.efficiency if side else None,
+        "bound": side.bound if side else None,
+    }
 
 
 def _largest_changes(found: Comparison) -> list[str]:

@@ -11,7 +11,7 @@ import { comparisonView, differenceColumns } from "#page/comparison.js";
 import { columnMenu, filterBar } from "#page/controls.js";
 import { details } from "#page/details.js";
 import { device } from "#page/device.js";
-import { fill, h, tabList } from "#page/dom.js";
+import { check, fill, h, tabList } from "#page/dom.js";
 import { exporter } from "#page/export.js";
 import { efficiencyText } from "#page/facts.js";
 import { findings } from "#page/findings.js";
@@ -22,11 +22,9 @@ import { headline } from "#page/headline.js";
 import { legend } from "#page/legend.js";
 import { listen } from "#page/live.js";
 import { lost } from "#page/lost.js";
-import { printing } from "#page/paper.js";
 import { program } from "#page/program.js";
 import { programRows } from "#page/program_rows.js";
 import { decode, encode, store as storeOf } from "#page/state.js";
-import { toSvg } from "#page/svg.js";
 import { table } from "#page/table.js";
 import { timeline } from "#page/timeline.js";
 import { plain, show } from "#page/units.js";
@@ -41,7 +39,8 @@ const live = liveTag ? { ...liveTag.dataset } : null;
 
 const store = storeOf(decode(location.hash));
 const darkly = window.matchMedia("(prefers-color-scheme: dark)");
-const themeName = () => (printing.now ? "light" : store.get().theme === "auto" ? (darkly.matches ? "dark" : "light") : store.get().theme);
+let printing = false; // paper is light
+const themeName = () => (printing ? "light" : store.get().theme === "auto" ? (darkly.matches ? "dark" : "light") : store.get().theme);
 
 /** A function that works its answer out again only when what it is given has changed. */
 function remembered(work) {
@@ -78,10 +77,8 @@ const rowsFor = remembered((key, machine) => rowsOf(report, store.get(), machine
 const opened = new Set(); // folds of the table that are open
 let openings = 0;
 const foldedFor = remembered((rows, whole_s, count) => foldedRows(rows, {
-  key: store.get().sort === "time_s" && whole_s === null ? "floor_s" : store.get().sort,
-  descending: store.get().descending,
-  whole_s,
-  opened,
+  key: store.get().sort === "time_s" && whole_s === null ? "floor_s" : store.get().sort, descending: store.get().descending,
+  whole_s, opened,
 }));
 const tableRows = (state, { rows, totals }) => (state.group || !state.folded ? rows : foldedFor(rows, totals.time_s, openings));
 const modelFor = remembered((key, { rows, all }, machine) => chartModel(report, store.get(), { rows, all, machine, before, comparison }));
@@ -138,7 +135,7 @@ function derive(state) {
     legend: groups,
     program: programFor(state.feeds, state.level, machine),
     programModel: programModelFor(keyOf(state, ["level", "feeds", "hidden", "shown", "scopes", "step"]), rows, machine),
-    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches || printing.now), colourOf, isOfRun(state)),
+    columns: columnsFor(state.columns && JSON.stringify(state.columns), usualOf(rows.all, narrow.matches), colourOf, isOfRun(state)),
   };
 }
 
@@ -148,10 +145,7 @@ const select = (ids, extend) => {
   const next = !extend ? (
     every && old.length === ids.length ? [] : ids
   ) : every ? old.filter((id) => !ids.includes(id)) : [...new Set([...old, ...ids])];
-  store.set({
-    selected: [...next],
-    ...(next.length && store.get().panel !== "lost" && store.get().panel !== "device" ? { panel: "details" } : {}),
-  });
+  store.set({ selected: [...next], ...(next.length && store.get().panel !== "lost" && store.get().panel !== "device" ? { panel: "details" } : {}) });
 };
 
 const hovering = card();
@@ -188,23 +182,18 @@ const reveal = (id) => {
 
 const panels = {
   findings: { title: "Findings", view: findings({ report, words: words.findings, store, reveal }) },
-  lost: { title: "Time lost", view: lost({ store, reveal }) },
-  details: { title: "Selection", view: details({ report, store }) },
+  lost: { title: "Time lost", view: lost({ store, reveal }) }, details: { title: "Selection", view: details({ report, store }) },
   device: { title: "Device", view: device({ report }) },
 };
 const panelBar = tabList({
-  label: "Panels",
-  kind: "tabs small",
-  tabs: Object.entries(panels).map(([key, { title }]) => ({ key, title })),
+  label: "Panels", kind: "tabs small", tabs: Object.entries(panels).map(([key, { title }]) => ({ key, title })),
   attributes: (key) => ({ id: `panel-tab-${key}`, "aria-controls": `panel-${key}`, "data-testid": `panel-${key}` }),
   choose: (panel) => store.set({ panel }),
 });
 const panelBodies = new Map(
   Object.entries(panels).map(([key, { title, view }]) => [
     key,
-    h(
-      "div",
-      { class: "panel", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `panel-tab-${key}`, tabindex: "0" },
+    h("div", { class: "panel", role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `panel-tab-${key}`, tabindex: "0" },
       h("h2", { class: "panel-title", text: title }),
       view.root,
     ),
@@ -217,31 +206,18 @@ const bar = chartControls({ report, store, catalogue, comparing: Boolean(before)
 const colours = legend({ store });
 const columnChooser = columnMenu({ store, columns: COLUMNS, usual: () => usualOf(derive(store.get()).all, narrow.matches) });
 const count = h("p", { class: "quiet", "data-testid": "count", role: "status" });
-const compared = before ? comparisonView({ comparison, figures: words.comparison.figures, select, reveal: (id) => drawing.reveal(id) }) : null;
-const folding = h("input", { type: "checkbox", "data-testid": "folded", onchange: () => store.set({ folded: folding.checked }) });
-const opsBelow = h(
-  "section",
-  { class: "below", "aria-label": "Table of operations" },
-  h(
-    "div",
-    { class: "table-head" },
-    h("h2", { text: "Operations" }),
-    count,
-    report.folds?.length ? h("label", { class: "check", title: "Show layers that do the same work as one row; open it to see each" }, folding, " Equal work as one row") : null,
-    columnChooser.root,
-  ),
+const compared = before ? comparisonView({ comparison, words: words.comparison, select, reveal: (id) => drawing.reveal(id) }) : null;
+const folding = check({
+  label: "Equal work as one row", title: "Show layers that do the same work as one row; open it to see each", "data-testid": "folded",
+  onchange: ({ target }) => store.set({ folded: target.checked }),
+});
+const opsBelow = h("section", { class: "below", "aria-label": "Table of operations" },
+  h("div", { class: "table-head" }, h("h2", { text: "Operations" }), count, report.folds?.length ? folding.root : null, columnChooser.root),
   list.root,
 );
-const opsView = h(
-  "div",
-  { class: "ops" },
+const opsView = h("div", { class: "ops" },
   filters.root,
-  h(
-    "div",
-    { class: "split" },
-    h("section", { class: "stage", "aria-label": "Chart of operations" }, bar.root, drawing.root, colours.root),
-    side,
-  ),
+  h("div", { class: "split" }, h("section", { class: "stage", "aria-label": "Chart of operations" }, bar.root, drawing.root, colours.root), side),
   opsBelow,
   compared?.root,
 );
@@ -263,28 +239,12 @@ const subtitle = [
 const scene = () => {
   const state = store.get();
   const { model, rows, columns, all } = derive(state);
-  const drawn = {
-    model,
-    window: state.window,
-    theme: themeName(),
-    colour: state.colour,
-    selected: state.selected,
-    marks: all,
-    title: heading,
-  };
-  return state.tab === "compare" && compared ? { ...drawn, rows: compared.rows, columns: differenceColumns(comparison) } : { ...drawn, rows, columns };
+  const drawn = { model, window: state.window, theme: themeName(), colour: state.colour, selected: state.selected, marks: all, title: heading };
+  return state.tab === "compare" && compared ? { ...drawn, rows: compared.rows, columns: differenceColumns(words.comparison) } : { ...drawn, rows, columns };
 };
-const tabs = [
-  { key: "ops", title: "Operations" },
-  { key: "program", title: "Program" },
-  ...(before ? [{ key: "compare", title: "Compare" }] : [])
-];
+const tabs = [{ key: "ops", title: "Operations" }, { key: "program", title: "Program" }, ...(before ? [{ key: "compare", title: "Compare" }] : [])];
 const top = topBar({
-  title: heading,
-  subtitle,
-  store,
-  tabs,
-  live,
+  title: heading, subtitle, store, tabs, live,
   exporting: exporter({ scene, name: fileName(files[0] ?? heading).replace(/\.(xplane\.pb|json|csv|html|txt)(\.gz)?$/, "") || "roofline" }),
 });
 
@@ -319,38 +279,29 @@ function update() {
   top.update({ ...state, tab });
   summary.update(state, derived);
   when.update(state, derived);
-  opsView.hidden = tab === "program" && !printing.now;
-  whole.root.hidden = tab !== "program" && !printing.now;
-  opsBelow.hidden = tab === "compare" && !printing.now;
-  if (compared) compared.root.hidden = tab !== "compare" && !printing.now;
+  opsView.hidden = tab === "program";
+  whole.root.hidden = tab !== "program";
+  opsBelow.hidden = tab === "compare";
+  if (compared) compared.root.hidden = tab !== "compare";
   filters.update(state, derived);
   bar.update(state, derived);
-  if (tab !== "program" || printing.now) {
+  if (tab !== "program") {
     drawing.show({
-      model: derived.model,
-      colourOf: derived.colourOf,
-      roofColour: derived.roofColour,
-      theme: derived.theme,
-      window: state.window,
-      selected: new Set(state.selected),
-      names: state.labels,
-      ariaLabel: chartLabel(derived.model),
+      model: derived.model, colourOf: derived.colourOf, roofColour: derived.roofColour, theme: derived.theme,
+      window: state.window, selected: new Set(state.selected), names: state.labels, ariaLabel: chartLabel(derived.model),
     });
     list.show({
-      rows: tableRows(state, derived),
-      columns: derived.columns,
-      sort: state.sort,
-      descending: state.descending,
+      rows: tableRows(state, derived), columns: derived.columns, sort: state.sort, descending: state.descending,
       selected: new Set(state.selected),
     });
     compared?.update(state, derived);
     colours.update(state, derived);
   }
-  if (tab === "program" || printing.now) whole.update(state, derived);
+  if (tab === "program") whole.update(state, derived);
   columnChooser.mark(state.columns ? String(derived.columns.length) : "");
   const shownRows = tableRows(state, derived).length;
-  folding.checked = state.folded;
-  folding.disabled = Boolean(state.group);
+  folding.input.checked = state.folded;
+  folding.input.disabled = Boolean(state.group);
   const counted = (number, word) => `${plain(number)} ${word}${number === 1 ? "" : "s"}`;
   count.textContent = [
     shownRows < derived.rows.length ? `${counted(derived.rows.length, "op")} in ${counted(shownRows, "row")}` : counted(derived.rows.length, state.group ? "group" : "row"),
@@ -360,8 +311,8 @@ function update() {
   panelBar.show(state.panel);
   for (const key of Object.keys(panels)) {
     const on = key === state.panel;
-    panelBodies.get(key).hidden = !on && !printing.now;
-    if (on || printing.now) panels[key].view.update(state, derived);
+    panelBodies.get(key).hidden = !on;
+    if (on) panels[key].view.update(state, derived);
   }
 }
 
@@ -409,15 +360,12 @@ document.addEventListener("keydown", (event) => {
     filters.box.focus();
   }
 });
-const PAPER = { width: 960, height: 430 }; // of a printed chart, in the units of its drawing: most leave it room on the first page
-printing.on({
-  update,
-  tables: [list, ...(compared ? [compared.table] : []), ...whole.tables],
-  charts: [
-    { root: drawing.root, picture: () => toSvg(derive(store.get()).model, { ...scene(), ...PAPER, ids: "ops-" }) },
-    { root: whole.chart, picture: () => toSvg(derive(store.get()).programModel, { ...scene(), ...PAPER, window: null, title: "Program", ids: "program-" }) },
-  ],
-});
+for (const [event, begins] of [["beforeprint", true], ["afterprint", false]]) {
+  window.addEventListener(event, () => {
+    printing = begins;
+    update();
+  });
+}
 listen(live);
 update();
 document.documentElement.dataset.ready = "true";

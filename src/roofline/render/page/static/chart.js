@@ -12,24 +12,8 @@ import { under as hit } from "#page/hits.js";
 import { drawNames, drawRoofNames, placeNames } from "#page/labels.js";
 import { LOOKS, layer, stamps } from "#page/layer.js";
 import {
-  LARGEST_DOT,
-  axisTitles,
-  byWeight,
-  drawArrows,
-  drawAxes,
-  drawHiddenRoofs,
-  drawProgram,
-  drawRoofs,
-  drawStrip,
-  drawTwins,
-  frame,
-  drawOutliers,
-  highestShare,
-  inSight as inWindow,
-  locate,
-  outliers,
-  prepared,
-  scales,
+  LARGEST_DOT, axisTitles, byWeight, drawArrows, drawAxes, drawHiddenRoofs, drawProgram, drawRoofs, drawStrip, drawTwins, frame,
+  drawOutliers, highestShare, inSight as inWindow, locate, outliers, prepared, scales,
 } from "#page/paint.js";
 import { clamp, box as boxWindow, gridIndex, pan, zoom } from "#page/scale.js";
 
@@ -50,14 +34,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   const plotClip = h("div", { class: "clip" }, onPlot.canvas);
   const surface = h(
     "div",
-    {
-      class: "surface",
-      tabindex: "0",
-      role: "application",
-      "aria-roledescription": "roofline chart",
-      "aria-label": label,
-      "data-testid": testid,
-    },
+    { class: "surface", tabindex: "0", role: "application", "aria-roledescription": "roofline chart", "aria-label": label, "data-testid": testid },
     base,
     plotClip,
     onStrip.canvas,
@@ -139,13 +116,8 @@ export function chart({ testid, label, onwindow, onselect, card }) {
       const margin = painted && painted.shape !== shape ? 0 : MARGIN;
       painted = { across, along, shape, wide: plot.w * margin, high: plot.h * margin };
       onPlot.paint(dots, (index) => index < dots.onPlot, {
-        left: plot.x - painted.wide,
-        top: plot.y - painted.high,
-        width: plot.w + 2 * painted.wide,
-        height: plot.h + 2 * painted.high,
-        ratio: ratio(),
-        stampOf,
-        lookOf: looks,
+        left: plot.x - painted.wide, top: plot.y - painted.high, width: plot.w + 2 * painted.wide,
+        height: plot.h + 2 * painted.high, ratio: ratio(), stampOf, lookOf: looks,
       });
     }
     const pixel = (value) => Math.round(value * ratio()) / ratio();
@@ -158,12 +130,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
     const { strip } = place;
     onStrip.canvas.hidden = !strip;
     if (!strip) return;
-    const area = {
-      left: strip.x - LARGEST_DOT,
-      top: strip.y - LARGEST_DOT,
-      width: strip.w + 2 * LARGEST_DOT,
-      height: strip.h + 2 * LARGEST_DOT,
-    };
+    const area = { left: strip.x - LARGEST_DOT, top: strip.y - LARGEST_DOT, width: strip.w + 2 * LARGEST_DOT, height: strip.h + 2 * LARGEST_DOT };
     onStrip.paint(dots, (index) => index >= dots.onPlot, { ...area, ratio: ratio(), stampOf, lookOf: looks });
     Object.assign(onStrip.canvas.style, { left: `${area.left}px`, top: `${area.top}px` });
   }
@@ -171,10 +138,7 @@ export function chart({ testid, label, onwindow, onselect, card }) {
   /** How each dot looks while some are selected. */
   function look() {
     const { selected } = scene;
-    looks = selected.size ? Uint8Array.from(
-      dots.all,
-      (dot) => (dot.ops.some((id) => selected.has(id)) ? LOOKS.CHOSEN : LOOKS.FAINT),
-    ) : null;
+    looks = selected.size ? Uint8Array.from(dots.all, (dot) => (dot.ops.some((id) => selected.has(id)) ? LOOKS.CHOSEN : LOOKS.FAINT)) : null;
     if (looks) dots.order.sort((one, other) => looks[one] - looks[other] || dots.size[other] - dots.size[one] || one - other);
   }
 

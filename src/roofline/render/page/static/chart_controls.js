@@ -1,7 +1,7 @@
 /** The controls of the chart: axes, colours, sizes, roofs, machine, zoom. */
 
 import { COLOURINGS } from "#page/colours.js";
-import { chooser, fill, h, menu } from "#page/dom.js";
+import { button, check, chooser, fill, h, menu } from "#page/dom.js";
 import { icon } from "#page/icons.js";
 import { rateTitle } from "#page/law.js";
 import { levels } from "#page/rows.js";
@@ -19,124 +19,52 @@ const SIZES = [
 
 export function chartControls({ report, store, catalogue, comparing, chart }) {
   const axis = chooser({
-    label: "Memory level",
-    testid: "level",
-    options: [],
-    value: "hbm",
-    title: meaning("Memory level"),
+    label: "Memory level", testid: "level", options: [], value: "hbm", title: meaning("Memory level"),
     choose: (level) => store.set({ level, window: null }),
   });
-  const colour = chooser({
-    label: "Colour",
-    testid: "colour",
-    options: COLOURINGS,
-    value: "bound",
-    choose: (key) => store.set({ colour: key }),
-  });
+  const colour = chooser({ label: "Colour", testid: "colour", options: COLOURINGS, value: "bound", choose: (key) => store.set({ colour: key }) });
   const size = chooser({ label: "Area", testid: "size", options: SIZES, value: "time", choose: (key) => store.set({ size: key }) });
-  const names = h("input", { type: "checkbox", "data-testid": "names", onchange: () => store.set({ labels: names.checked }) });
-  const arrows = h("input", { type: "checkbox", "data-testid": "arrows", onchange: () => store.set({ compare: arrows.checked }) });
+  const names = check({ label: "Labels", "data-testid": "names", onchange: ({ target }) => store.set({ labels: target.checked }) });
+  const arrows = check({ label: "Arrows", "data-testid": "arrows", onchange: ({ target }) => store.set({ compare: target.checked }) });
   let model = null;
   const roofs = menu({
     label: "Roofs",
     testid: "roofs",
     build: (panel) =>
-      fill(
-        panel,
+      fill(panel,
         h("p", { class: "quiet hint", text: "By default, roofs that bound at least one op." }),
-        model.roofs.map((roof) => {
-          const tick = h("input", {
-            type: "checkbox",
-            checked: !roof.hidden,
-            value: roof.id,
-            onchange: () => store.set(toggled(store.get(), roof, tick.checked)),
-          });
-          return h(
-            "label",
-            { class: `option ${roof.kind}` },
-            tick,
-            h("span", { class: "name", text: roof.title }),
-            h("span", { class: "count", text: show(roof.rate, roof.per) }),
-          );
-        }),
-        h("button", {
-          type: "button",
-          class: "plain-button",
-          text: "Default",
-          "data-testid": "roofs-usual",
-          onclick: () => (store.set({ hidden: [], shown: [] }), roofs.refresh()),
-        }),
+        model.roofs.map((roof) => check({
+          kind: `option ${roof.kind}`, label: roof.title, count: show(roof.rate, roof.per), checked: !roof.hidden, value: roof.id,
+          onchange: ({ target }) => store.set(toggled(store.get(), roof, target.checked)),
+        }).root),
+        button({ text: "Default", "data-testid": "roofs-usual", onclick: () => (store.set({ hidden: [], shown: [] }), roofs.refresh()) }),
       ),
   });
   const held = machineMenu({ report, store, catalogue });
-  const box = h(
-    "button",
-    {
-      type: "button",
-      class: "icon",
-      "aria-pressed": "false",
-      "aria-label": "Zoom to box",
-      title: "Zoom to box (or Shift and drag)",
-      "data-testid": "zoom-box",
-      onclick: () => setBox(box.getAttribute("aria-pressed") !== "true"),
-    },
-    icon("box"),
-  );
   const setBox = (on) => {
     box.setAttribute("aria-pressed", String(on));
     chart.boxes(on);
   };
-  const buttons = h(
-    "div",
-    { class: "zoom", role: "group", "aria-label": "Zoom" },
-    h(
-      "button",
-      {
-        type: "button",
-        class: "icon",
-        "aria-label": "Zoom in",
-        title: "Zoom in (+)",
-        "data-testid": "zoom-in",
-        onclick: () => chart.zoomBy(0.6),
-      },
-      icon("plus"),
-    ),
-    h(
-      "button",
-      {
-        type: "button",
-        class: "icon",
-        "aria-label": "Zoom out",
-        title: "Zoom out (-)",
-        "data-testid": "zoom-out",
-        onclick: () => chart.zoomBy(1 / 0.6),
-      },
-      icon("minus"),
-    ),
-    box,
-    h(
-      "button",
-      {
-        type: "button",
-        class: "icon fit",
-        title: "Fit to the ops shown (0 or double click)",
-        "data-testid": "zoom-reset",
-        onclick: () => chart.reset(),
-      },
-      icon("fit"),
-      h("span", { text: "Fit" }),
-    ),
+  const zoom = (name, key, testid, onclick, more = {}) => button({ class: "icon", "aria-label": name, title: `${name} (${key})`, "data-testid": testid, onclick, ...more });
+  const box = zoom("Zoom to box", "or Shift and drag", "zoom-box", () => setBox(box.getAttribute("aria-pressed") !== "true"), { "aria-pressed": "false" });
+  box.append(icon("box"));
+  const closer = zoom("Zoom in", "+", "zoom-in", () => chart.zoomBy(0.6));
+  closer.append(icon("plus"));
+  const farther = zoom("Zoom out", "-", "zoom-out", () => chart.zoomBy(1 / 0.6));
+  farther.append(icon("minus"));
+  const fit = button(
+    { class: "icon fit", title: "Fit to the ops shown (0 or double click)", "data-testid": "zoom-reset", onclick: () => chart.reset() },
+    icon("fit"), h("span", { text: "Fit" }),
   );
-  const root = h(
-    "div",
-    { class: "chart-bar", role: "group", "aria-label": "Chart", "data-testid": "chart-controls" },
+  const buttons = h("div", { class: "zoom", role: "group", "aria-label": "Zoom" }, closer, farther, box, fit);
+  const root = h("div", { class: "chart-bar", role: "group", "aria-label": "Chart", "data-testid": "chart-controls" },
     axis.root,
     colour.root,
     size.root,
     roofs.root,
     held.root,
-    h("label", { class: "check" }, names, h("span", { text: "Labels" })),
-    comparing && h("label", { class: "check" }, arrows, h("span", { text: "Arrows" })),
+    names.root,
+    comparing && arrows.root,
     buttons,
   );
   return {
@@ -148,8 +76,8 @@ export function chartControls({ report, store, catalogue, comparing, chart }) {
       axis.set(state.level, [...rated, { key: "bound", title: "per-op bottleneck" }]);
       colour.set(state.colour);
       size.set(state.size);
-      names.checked = state.labels;
-      arrows.checked = state.compare;
+      names.input.checked = state.labels;
+      arrows.input.checked = state.compare;
       roofs.root.hidden = !model.roofs.length;
       roofs.mark(state.hidden.length + state.shown.length ? String(model.roofs.filter((roof) => !roof.hidden).length) : "");
       held.update(state, derived);
@@ -181,12 +109,7 @@ function machineMenu({ report, store, catalogue }) {
   });
   const factor = (key, label) => {
     const input = h("input", {
-      type: "range",
-      min: "-1",
-      max: "1",
-      step: "0.01",
-      "aria-label": label,
-      "data-testid": `factor-${key}`,
+      type: "range", min: "-1", max: "1", step: "0.01", "aria-label": label, "data-testid": `factor-${key}`,
       oninput: () => set(Number(input.value)),
     });
     const shown = h("output", { class: "figure", "data-testid": `factor-${key}-shown` });
@@ -209,25 +132,15 @@ function machineMenu({ report, store, catalogue }) {
   };
   const compute = factor("compute", "Peak FLOP/s");
   const bandwidth = factor("bandwidth", "Bandwidth");
-  const back = h("button", {
-    type: "button",
-    class: "plain-button",
-    text: "Reset",
-    "data-testid": "machine-reset",
-    onclick: () => store.set({ chip: null, factors: {}, window: null }),
-  });
+  const back = button({ text: "Reset", "data-testid": "machine-reset", onclick: () => store.set({ chip: null, factors: {}, window: null }) });
   const list = menu({
     label: "Machine",
     testid: "machine",
     align: "right",
     build: (panel) => {
       if (panel.childElementCount) return;
-      fill(
-        panel,
-        h("p", {
-          class: "quiet hint",
-          text: "Recompute every figure for another chip or for scaled ceilings. Measured times are unchanged.",
-        }),
+      fill(panel,
+        h("p", { class: "quiet hint", text: "Recompute every figure for another chip or for scaled ceilings. Measured times are unchanged." }),
         chip.root,
         compute.root,
         bandwidth.root,

@@ -75,10 +75,7 @@ export function chartModel(report, state, { rows, all, machine = ownMachine(repo
     strip,
     twins,
     program: program.filter((point) => state.scopes.includes(point.scope)),
-    arrows: [
-      ...(before && state.compare ? notable(arrowsOf(before, drawn, state, comparison.deltas), drawn) : []),
-      ...changed,
-    ],
+    arrows: [...(before && state.compare ? notable(arrowsOf(before, drawn, state, comparison.deltas), drawn) : []), ...changed],
     threshold: VOCABULARY.notable_change,
     leftOut,
     caption: captionOf(report.coverage, leftOut),
@@ -101,23 +98,15 @@ function framed(report, state, machine, every, spots, dots = [], also = spots) {
   const lines = linesOf(roofs, machine, state);
   const home = fitted(lines, dots.map(({ x, y, row }) => [x, y, row.weight]), also);
   return {
-    machine: machine.title,
-    level: state.level,
-    roofs,
-    home,
-    reach: around(home, extent(lines, spots)),
+    machine: machine.title, level: state.level, roofs, home, reach: around(home, extent(lines, spots)),
     timed: every.some((row) => row.time_s) || (!every.length && report.ops.some((op) => op.time_s)),
     predicted: Boolean(report.changes?.length),
   };
 }
 
 const SIZES = {
-  time: (row) => row.weight,
-  self: (row) => row.self_time_s ?? row.weight,
-  lost: (row) => Math.max(0, row.lost_s ?? 0),
-  flops: (row) => row.flops ?? 0,
-  bytes: (row) => row.bytes ?? 0,
-  equal: () => 1,
+  time: (row) => row.weight, self: (row) => row.self_time_s ?? row.weight, lost: (row) => Math.max(0, row.lost_s ?? 0),
+  flops: (row) => row.flops ?? 0, bytes: (row) => row.bytes ?? 0, equal: () => 1,
 };
 
 /** Dots and the strip, heaviest first, and why the others are not drawn. */

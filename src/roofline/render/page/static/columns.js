@@ -6,11 +6,8 @@ import { percent, plain, show, UNKNOWN } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 const FORMATS = {
-  text: (value) => value ?? "",
-  unit: (value) => (value ? title(value) : UNKNOWN),
-  number: (value) => plain(value),
-  share: (value) => percent(value),
-  ratio: (value) => (value == null ? UNKNOWN : `${show(value, "1", 3)}x`),
+  text: (value) => value ?? "", unit: (value) => (value ? title(value) : UNKNOWN), number: (value) => plain(value),
+  share: (value) => percent(value), ratio: (value) => (value == null ? UNKNOWN : `${show(value, "1", 3)}x`),
 };
 const UNITS = { text: "", unit: "", number: "", share: "%", ratio: "x" };
 
@@ -21,18 +18,11 @@ function column([key, name, kind, description]) {
 }
 
 const { ops, program, differences } = VOCABULARY.columns;
-/**
- * The columns of a table, of which one names the row: it takes what the others leave, and stays in sight. For some a sheet of paper has no
- * room.
- */
-const columns = (all, main, screenOnly = []) => all.map(column).map((one) => ({
-  ...one, main: one.key === main, screenOnly: screenOnly.includes(one.key),
-}));
+/** The columns of a table, of which one names the row: it takes what the others leave, and stays in sight. */
+const columns = (all, main) => all.map(column).map((one) => ({ ...one, main: one.key === main }));
 const COLUMNS = columns(ops, "label");
-export const PROGRAM_COLUMNS = columns(
-  program, "name", ["span_s", "device_seconds", "bytes", "op_efficiency", "peak_share", "memory_utilization", "link_utilization"],
-);
-export const DIFFERENCE_COLUMNS = columns(differences, "label", ["name", "category", "module", "matched", "before_launches", "after_launches"]);
+export const PROGRAM_COLUMNS = columns(program, "name");
+export const DIFFERENCE_COLUMNS = columns(differences, "label");
 
 /** The columns that the ops of a report can have: those of every report, of each level that its bytes cross, and of its counters. */
 export function opColumns(report) {
@@ -59,6 +49,6 @@ export const USUAL_COLUMNS = [
 ];
 /** Those that sum up all steps of a run. */
 export const RUN_COLUMNS = new Set(["count", "kernels", "time_s", "self_time_s", "floor_s", "serial_s", "lost_s", "flops", "bytes"]);
-/** Those of them that a narrow window or a sheet of paper leaves out, so that names and times are in sight together. */
+/** Those of them that a narrow window leaves out, so that names and times are in sight together. */
 export const ROOMY_COLUMNS = ["name", "count"];
 export const UNTIMED_COLUMNS = ["label", "name", "category", "count", "flops", "bytes", "intensity", "attainable", "bound", "floor_s"];

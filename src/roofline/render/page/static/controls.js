@@ -1,6 +1,6 @@
 /** The controls of what is shown: filters, steps, devices, grouping, columns. */
 
-import { chooser, fill, h, menu, named } from "#page/dom.js";
+import { button, check, chooser, fill, h, menu, named } from "#page/dom.js";
 import { HELP } from "#page/filter.js";
 import { GROUPINGS } from "#page/groups.js";
 import { title as resourceTitle } from "#page/law.js";
@@ -13,24 +13,13 @@ const FILTERS = ["filter", "categories", "bounds", "dtypes", "feeds", "step", "d
 export function filterBar({ report, store }) {
   const offered = choices(report);
   const box = h("input", {
-    type: "search",
-    class: "filter",
-    id: "filter",
-    "data-testid": "filter",
-    "aria-label": "Filter operations",
-    "aria-describedby": "filter-problem",
-    placeholder: "Filter: gemm, /^fus/, time>1%",
-    autocomplete: "off",
-    spellcheck: "false",
-    autocapitalize: "none",
-    oninput: () => store.set({ filter: box.value }),
+    type: "search", class: "filter", id: "filter", "data-testid": "filter", "aria-label": "Filter operations",
+    "aria-describedby": "filter-problem", placeholder: "Filter: gemm, /^fus/, time>1%", autocomplete: "off", spellcheck: "false",
+    autocapitalize: "none", oninput: () => store.set({ filter: box.value }),
   });
   const problem = h("p", { class: "problem", id: "filter-problem", role: "alert", "data-testid": "filter-problem" });
   const help = menu({
-    label: "?",
-    testid: "filter-help",
-    kind: "help",
-    align: "right",
+    label: "?", testid: "filter-help", kind: "help", align: "right",
     build: (panel) => fillHelp(panel, (example) => store.set({ filter: example }), () => help.close(true)),
   });
   help.button.setAttribute("aria-label", "Filter help");
@@ -42,74 +31,45 @@ export function filterBar({ report, store }) {
   ].filter(Boolean);
   const every = (what) => ({ key: "", title: `all ${what}` });
   const device = chooser({
-    label: "Device",
-    testid: "device",
+    label: "Device", testid: "device",
     options: [every("devices"), ...offered.devices.map(({ id, name }) => ({ key: String(id), title: `${id}: ${name}` }))],
-    value: "",
-    choose: (key) => store.set({ device: key === "" ? null : Number(key) }),
+    value: "", choose: (key) => store.set({ device: key === "" ? null : Number(key) }),
   });
   const host = chooser({
-    label: "Host",
-    testid: "host",
-    options: [every("hosts"), ...offered.hosts.map((name) => ({ key: name, title: name }))],
-    value: "",
-    choose: (key) => store.set({ host: key === "" ? null : key }),
+    label: "Host", testid: "host", options: [every("hosts"), ...offered.hosts.map((name) => ({ key: name, title: name }))],
+    value: "", choose: (key) => store.set({ host: key === "" ? null : key }),
   });
   const grouping = chooser({
-    label: "Group by",
-    testid: "group",
-    options: GROUPINGS.map(({ key, title }) => ({ key, title })),
-    value: "",
+    label: "Group by", testid: "group", options: GROUPINGS.map(({ key, title }) => ({ key, title })), value: "",
     choose: (group) => store.set({ group }),
   });
   const depth = h("input", {
-    type: "number",
-    class: "depth",
-    min: "1",
-    max: String(Math.max(1, offered.scopeDepth)),
-    step: "1",
-    "aria-label": "Scope depth",
-    "data-testid": "depth",
+    type: "number", class: "depth", min: "1", max: String(Math.max(1, offered.scopeDepth)), step: "1",
+    "aria-label": "Scope depth", "data-testid": "depth",
     oninput: () => Number(depth.value) >= 1 && store.set({ depth: Number(depth.value) }),
   });
   const steps = slider(offered.steps, offered.stepTitles, store);
-  const feeds = h("input", {
-    type: "checkbox",
-    id: "feeds",
-    "data-testid": "feeds",
-    disabled: !offered.hasFeeds,
-    onchange: () => store.set({ feeds: feeds.checked }),
+  const feeds = check({
+    label: "Infeed and outfeed", title: offered.hasFeeds ? null : "No infeed or outfeed in this program.", id: "feeds", "data-testid": "feeds",
+    disabled: !offered.hasFeeds, onchange: ({ target }) => store.set({ feeds: target.checked }),
   });
-  const feedsLabel = h(
-    "label",
-    { class: "check", title: offered.hasFeeds ? null : "No infeed or outfeed in this program." },
-    feeds,
-    h("span", { text: "Infeed and outfeed" }),
-  );
-  const reset = h("button", {
-    type: "button",
-    class: "plain-button",
-    "data-testid": "reset",
-    text: "Reset all",
+  const reset = button({
+    "data-testid": "reset", text: "Reset all",
     onclick: () => store.set({ ...DEFAULTS, tab: store.get().tab, theme: store.get().theme }),
   });
-  const inner = h(
-    "div",
-    { class: "filters" },
+  const inner = h("div", { class: "filters" },
     lists.map((list) => list.root),
     offered.devices.length > 1 && device.root,
     offered.hosts.length > 1 && host.root,
     offered.steps.length > 1 && steps.root,
     h("span", { class: "pair" }, grouping.root, depth),
-    feedsLabel,
+    feeds.root,
     reset,
   );
   const more = h("details", { class: "more", open: true }, h("summary", { text: "Filters and grouping" }), inner);
   // On a phone the filters start folded; there the chart comes first.
   if (window.matchMedia("(max-width: 640px)").matches) more.removeAttribute("open");
-  const root = h(
-    "section",
-    { class: "bar", "aria-label": "Filters", "data-testid": "filters" },
+  const root = h("section", { class: "bar", "aria-label": "Filters", "data-testid": "filters" },
     h("div", { class: "search" }, box, help.root, problem),
     more,
   );
@@ -127,7 +87,7 @@ export function filterBar({ report, store }) {
       depth.hidden = state.group !== "scope";
       depth.value = String(state.depth);
       steps.update(state);
-      feeds.checked = state.feeds;
+      feeds.input.checked = state.feeds;
       reset.disabled = Object.keys(DEFAULTS).every(
         (key) => key === "tab" || key === "theme" || JSON.stringify(state[key]) === JSON.stringify(DEFAULTS[key]),
       );
@@ -152,67 +112,29 @@ function many({ label, testid, key, field, values, report, store, word = (value)
     label,
     testid,
     build: (panel) =>
-      fill(
-        panel,
+      fill(panel,
         h("p", { class: "quiet hint", text: "With nothing ticked, all are shown." }),
-        values.map((value) => {
-          const tick = h("input", {
-            type: "checkbox",
-            checked: chosen().includes(value),
-            value,
-            onchange: () => toggle(value, tick.checked),
-          });
-          return h(
-            "label",
-            { class: "option" },
-            tick,
-            named(word(value), { most: 48 }),
-            h("span", { class: "count", text: String(counts.get(value) ?? 0) }),
-          );
-        }),
-        h("button", {
-          type: "button",
-          class: "plain-button",
-          "data-testid": `${testid}-all`,
-          text: "Show all",
-          onclick: () => (store.set({ [key]: [] }), list.refresh()),
-        }),
+        values.map((value) => check({
+          kind: "option", label: word(value), count: String(counts.get(value) ?? 0), checked: chosen().includes(value), value,
+          onchange: ({ target }) => toggle(value, target.checked),
+        }).root),
+        button({ "data-testid": `${testid}-all`, text: "Show all", onclick: () => (store.set({ [key]: [] }), list.refresh()) }),
       ),
   });
-  return {
-    root: list.root,
-    update: (state) => list.mark(state[key].length ? String(state[key].length) : ""),
-  };
+  return { root: list.root, update: (state) => list.mark(state[key].length ? String(state[key].length) : "") };
 }
 
 function fillHelp(panel, use, close) {
-  fill(
-    panel,
-    h("p", { class: "quiet hint", text: "Click an example to try it." }),
-    h(
-      "ul",
-      { class: "examples" },
-      HELP.map(({ example, meaning }) =>
-        h(
-          "li",
-          {},
-          h("button", { type: "button", class: "example", text: example, onclick: () => (use(example), close()) }),
-          h("span", { class: "quiet", text: meaning }),
-        ),
-      ),
-    ),
+  const example = ([text, meaning]) => h("li", {},
+    button({ class: "example", text, onclick: () => (use(text), close()) }), h("span", { class: "quiet", text: meaning }),
   );
+  fill(panel, h("p", { class: "quiet hint", text: "Click an example to try it." }), h("ul", { class: "examples" }, HELP.map(example)));
 }
 
 /** One step, or all of them at the left end. */
 function slider(steps, titles, store) {
   const input = h("input", {
-    type: "range",
-    min: "0",
-    max: String(steps.length),
-    step: "1",
-    "aria-label": "Step",
-    "data-testid": "step",
+    type: "range", min: "0", max: String(steps.length), step: "1", "aria-label": "Step", "data-testid": "step",
     oninput: () => store.set({ step: Number(input.value) ? steps[Number(input.value) - 1] : null }),
   });
   const shown = h("output", { class: "figure", "data-testid": "step-shown" });
@@ -234,25 +156,12 @@ export function columnMenu({ store, columns, usual }) {
     testid: "columns",
     align: "right",
     build: (panel) =>
-      fill(
-        panel,
-        columns.map(({ key, title, description }) => {
-          const tick = h("input", {
-            type: "checkbox",
-            checked: chosen().includes(key),
-            disabled: key === "label",
-            value: key,
-            onchange: () => toggle(key, tick.checked),
-          });
-          return h("label", { class: "option", title: description }, tick, h("span", { text: title }));
-        }),
-        h("button", {
-          type: "button",
-          class: "plain-button",
-          "data-testid": "columns-usual",
-          text: "Default columns",
-          onclick: () => (store.set({ columns: null }), list.refresh()),
-        }),
+      fill(panel,
+        columns.map(({ key, title, description }) => check({
+          kind: "option", label: title, title: description, checked: chosen().includes(key), disabled: key === "label", value: key,
+          onchange: ({ target }) => toggle(key, target.checked),
+        }).root),
+        button({ "data-testid": "columns-usual", text: "Default columns", onclick: () => (store.set({ columns: null }), list.refresh()) }),
       ),
   });
   const toggle = (key, on) => {

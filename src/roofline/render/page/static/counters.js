@@ -44,7 +44,6 @@ export function modelAgainstCounters({ report, select }) {
   const list = table({ testid: "counters-table", label: "Model against counters", onselect: select });
   return {
     root: h("section", { class: "below", "aria-label": "Model against counters" }, h("h2", { text: "Model and hardware counters" }), list.root),
-    table: list,
     update: (state) => list.show({ rows, columns, selected: new Set(state.selected) }),
   };
 }

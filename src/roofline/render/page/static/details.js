@@ -1,6 +1,6 @@
 /** What is selected: one op in full, or several in sum. */
 
-import { fill, h, named } from "#page/dom.js";
+import { button, fill, h, named } from "#page/dom.js";
 import { amounts, counted, efficiencyText, factList, facts, origin, wordList } from "#page/facts.js";
 import { totals } from "#page/rows.js";
 import { plain, show } from "#page/units.js";
@@ -21,13 +21,7 @@ export function details({ report, store }) {
         fill(root, h("p", { class: "empty", text: "Nothing selected. Click a dot, a row or a finding; hold Ctrl or Shift to add to the selection." }));
         return;
       }
-      const clear = h("button", {
-        type: "button",
-        class: "plain-button",
-        text: "Clear selection",
-        "data-testid": "clear-selection",
-        onclick: () => store.set({ selected: [] }),
-      });
+      const clear = button({ text: "Clear selection", "data-testid": "clear-selection", onclick: () => store.set({ selected: [] }) });
       fill(root, chosen.length === 1 ? single(chosen[0], ledgers.get(chosen[0].id)) : several(chosen), clear);
     },
   };
@@ -44,32 +38,13 @@ function single(row, ledger) {
     counters.length > 0 && [h("h4", { text: "Hardware counters" }), factList(counters, "hardware counters")],
     h("h4", { text: "Origin" }),
     wordList(origin(row)),
-    ledger && [h("h4", { text: "Bytes by tensor" }), ledgerTable(ledger)],
+    ledger && [h("h4", { text: "Bytes by tensor" }), factList(ledger.map(ledgerRow), "bytes by tensor")],
     row.notes?.length > 0 && h("ul", { class: "notes" }, row.notes.map((note) => h("li", { text: note }))),
   ];
 }
 
-function ledgerTable(ledger) {
-  return h(
-    "table",
-    { class: "facts ledger", "aria-label": "bytes by tensor" },
-    h(
-      "tbody",
-      {},
-      ledger.map((line) =>
-        h(
-          "tr",
-          {},
-          h("th", { scope: "row", text: line.tensor }),
-          h("td", { class: "figure", text: show(line.bytes, "B") }),
-          h("td", {
-            class: "remark",
-            text: [line.access, `${line.dtype}[${line.shape.map((one) => plain(one)).join(", ")}]`, line.note].filter(Boolean).join(" · "),
-          }),
-        ),
-      ),
-    ),
-  );
+function ledgerRow({ tensor, bytes, access, dtype, shape, note }) {
+  return [tensor, show(bytes, "B"), [access, `${dtype}[${shape.map((one) => plain(one)).join(", ")}]`, note].filter(Boolean).join(" · ")];
 }
 
 function several(rows) {
@@ -86,12 +61,8 @@ function several(rows) {
   return [
     h("h3", { text: `${plain(sum.ops)} ops selected`, "data-testid": "selected-name" }),
     factList(figures, "figures"),
-    h(
-      "ul",
-      { class: "chosen" },
-      rows.slice(0, LISTED).map((row) => h(
-        "li",
-        {},
+    h("ul", { class: "chosen" },
+      rows.slice(0, LISTED).map((row) => h("li", {},
         named(row.label ?? row.name, { most: 60 }),
         h("span", { class: "count", text: show(row.time_s, "s") }),
       )),

@@ -15,8 +15,7 @@ export function device({ report }) {
     update: (state, { machine }) => {
       if (drawn === machine) return;
       drawn = machine;
-      fill(
-        root,
+      fill(root,
         h("h3", { text: machine.title || machine.name, "data-testid": "machine-name" }),
         factList(heading(machine, report), "machine"),
         h("h4", { text: "Ceilings" }),
@@ -68,15 +67,12 @@ function ceiling(one) {
     (one.count ?? 1) > 1 ? `${one.count} links` : null,
     one.note || null,
   ].filter(Boolean);
-  return h(
-    "li",
-    { class: "ceiling", "data-resource": one.resource },
+  return h("li", { class: "ceiling", "data-resource": one.resource },
     h("span", { class: "ceiling-name", text: resourceTitle(one.resource) }),
     h("span", { class: "figure", text: show(one.rate, per) }),
     h("span", {
       class: `tag ${one.provenance === "measured" || one.provenance === "profile" ? "strong" : ""}`,
-      text: one.provenance || "unknown",
-      title: VOCABULARY.provenances[one.provenance] ?? "",
+      text: one.provenance || "unknown", title: VOCABULARY.provenances[one.provenance] ?? "",
     }),
     remarks.length > 0 && h("span", { class: "quiet remarks", text: remarks.join(" · ") }),
     one.citation && h("span", { class: "quiet citation", text: one.citation }),

@@ -17,6 +17,18 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** A plain button; `class` for one that looks otherwise. */
+export function button({ class: kind = "plain-button", ...attributes }, ...children) {
+  return h("button", { type: "button", class: kind, ...attributes }, ...children);
+}
+
+/** A box to tick with its words: {root, input}. */
+export function check({ label, kind = "check", title = null, count = null, ...attributes }) {
+  const input = h("input", { type: "checkbox", ...attributes });
+  const words = [named(label, { most: 48 }), count === null ? null : h("span", { class: "count", text: count })];
+  return { root: h("label", { class: kind, title }, input, words), input };
+}
+
 /** Replaces what an element holds. */
 export function fill(element, ...children) {
   element.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
@@ -68,13 +80,7 @@ let menus = 0;
 export function menu({ label, testid, build, align = "left", kind = "menu" }) {
   const id = `menu-${(menus += 1)}`;
   const badge = h("span", { class: "badge" });
-  const button = h("button", {
-    type: "button",
-    class: `${kind}-button`,
-    "aria-expanded": "false",
-    "aria-controls": id,
-    "data-testid": testid,
-  });
+  const button = h("button", { type: "button", class: `${kind}-button`, "aria-expanded": "false", "aria-controls": id, "data-testid": testid });
   const panel = h("div", {
     id,
     class: `panel-menu ${align}`,
@@ -155,10 +161,7 @@ function fit(panel, button) {
  */
 export function tabList({ label, kind, tabs, attributes, choose }) {
   const buttons = new Map(
-    tabs.map(({ key, title }) => [
-      key,
-      h("button", { type: "button", role: "tab", text: title, onclick: () => choose(key), ...attributes(key) }),
-    ]),
+    tabs.map(({ key, title }) => [key, h("button", { type: "button", role: "tab", text: title, onclick: () => choose(key), ...attributes(key) })]),
   );
   const root = h("div", { class: kind, role: "tablist", "aria-label": label }, [...buttons.values()]);
   let shown = null;

@@ -1,7 +1,7 @@
 /** What leaves the page: the filtered table as CSV, the chart as SVG or PNG, the report's own JSON, and a link to what is seen. */
 
 import { opsCsv, toCsv } from "#page/csv.js";
-import { announce, fill, h, menu } from "#page/dom.js";
+import { announce, button, fill, h, menu } from "#page/dom.js";
 import { unescaped } from "#page/given.js";
 import { toSvg } from "#page/svg.js";
 
@@ -11,15 +11,14 @@ const SHARPER = 2; // pixels of a PNG per pixel of the drawing
 /** `scene()` is what is shown now: {model, rows, columns}, and how the chart is drawn, as `toSvg` takes it. */
 export function exporter({ scene, name }) {
   const offer = (label, testid, make) =>
-    h("button", { type: "button", class: "option action", "data-testid": testid, text: label, onclick: () => (list.close(true), make()) });
+    button({ class: "option action", "data-testid": testid, text: label, onclick: () => (list.close(true), make()) });
   const list = menu({
     label: "Export",
     testid: "export",
     align: "right",
     build: (panel) => {
       if (panel.childElementCount) return;
-      fill(
-        panel,
+      fill(panel,
         offer("Table as CSV", "export-csv", () => save(`${name}.csv`, "text/csv;charset=utf-8", csvOf(scene()))),
         offer("Chart as SVG", "export-svg", () => save(`${name}.svg`, "image/svg+xml", svgOf(scene()))),
         offer("Chart as PNG", "export-png", async () => save(`${name}.png`, "image/png", await pngOf(svgOf(scene())))),
@@ -36,10 +35,8 @@ export function exporter({ scene, name }) {
   return list;
 }
 
-/** The table as shown: ops under the headings that roofline reads back, anything else under those of the screen. */
-function csvOf({ rows, columns }) {
-  return rows.every((row) => row.kind === "op") ? opsCsv(rows) : toCsv(rows, columns);
-}
+/** The table as shown: ops under headings that roofline reads back, anything else under those of the screen. */
+const csvOf = ({ rows, columns }) => (rows.every(({ kind }) => kind === "op") ? opsCsv(rows) : toCsv(rows, columns));
 
 function svgOf({ model, ...shown }) {
   return toSvg(model, { ...PICTURE, ...shown });

@@ -104,15 +104,9 @@ export function origin(row) {
 
 /** A list of facts as rows of words, figures and remarks. */
 export function factList(rows, label) {
-  return h(
-    "table",
-    { class: "facts", "aria-label": label },
-    h(
-      "tbody",
-      {},
-      rows.map(([word, figure, remark]) => h(
-        "tr",
-        {},
+  return h("table", { class: "facts", "aria-label": label },
+    h("tbody", {},
+      rows.map(([word, figure, remark]) => h("tr", {},
         h("th", { scope: "row", text: word, title: meaning(word) }),
         h("td", { class: "figure", text: figure }),
         h("td", { class: "remark", text: remark ?? "" }),
@@ -123,11 +117,7 @@ export function factList(rows, label) {
 
 /** Words from a program beside what they are. */
 export function wordList(rows) {
-  return h(
-    "dl",
-    { class: "words" },
-    rows.map(([word, value]) => [h("dt", { text: word }), h("dd", {}, named(String(value), { most: 160 }))]),
-  );
+  return h("dl", { class: "words" }, rows.map(([word, value]) => [h("dt", { text: word }), h("dd", {}, named(String(value), { most: 160 }))]));
 }
 
 /** One sentence for a screen reader. */

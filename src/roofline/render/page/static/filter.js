@@ -8,7 +8,6 @@
  * Words stand for a part of the name, the label or the scope. A broken filter lets everything pass and says what is wrong with it and where.
  */
 
-import { didYouMean } from "#page/spelling.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 // numbers: field -> [dimension, its total]; page_fields: those that only the page has; examples: how a quantity is written, by dimension
@@ -26,20 +25,8 @@ const NONE = "none"; // what stands for no value: bound=none
 
 const heldIn = (row, name) => (name === "level" ? Object.keys(row.moved) : row[KEYS[name] ?? name]);
 
-/** Examples of the language and their meaning. */
-export const HELP = [
-  { example: "fusion", meaning: "the name or the scope contains this text, ignoring case" },
-  { example: '"layer norm"', meaning: "the name or the scope contains this phrase" },
-  { example: "layer*/attn", meaning: "the scope is this one, or below it" },
-  { example: "/^fusion\\.\\d+$/i", meaning: "the name or the scope matches a regular expression" },
-  { example: "efficiency<0.5", meaning: "compare numbers with < <= > >= = !=; 50% is 0.5" },
-  { example: "time>1%", meaning: "percentage of the total; also self, minimum, lost, flops, bytes, count" },
-  { example: "flops>1G bytes<2MB time>=10us", meaning: "values take units and prefixes; all conditions must hold" },
-  { example: "category:fusion", meaning: "the field contains this text; also bound, dtype, unit, scope, phase, program, location" },
-  { example: "bound=hbm,l2", meaning: "the field equals one of these values; none means no value" },
-  { example: "step:3 device:0", meaning: "the op ran in this step, on this device" },
-  { example: "-copy or not (bound=hbm)", meaning: "and, or, not, - and parentheses" },
-];
+/** Examples of the language, [example, meaning]. */
+export const HELP = VOCABULARY.filter.help;
 
 const QUANTITIES = new Map(Object.entries(VOCABULARY.quantities));
 const PREFIXES = new Map(Object.entries(VOCABULARY.prefixes));
@@ -172,8 +159,7 @@ function condition({ field, operator, value, at, valueAt }) {
   if (Object.hasOwn(NUMBERS, name)) return numberTest(name, operator, value, valueAt);
   if (LISTS.has(name)) return listTest(name, operator, value, valueAt);
   if (!TEXTS.has(name)) {
-    const every = `; fields: ${FIELDS.join(", ")}; only on the page: ${PAGE_FIELDS.join(", ")}`;
-    throw new Wrong(`unknown field '${field}'${didYouMean(name, FIELDS) || every}`, at);
+    throw new Wrong(`unknown field '${field}'; fields: ${FIELDS.join(", ")}; only on the page: ${PAGE_FIELDS.join(", ")}`, at);
   }
   if ("<>".includes(operator[0])) throw new Wrong(`${field} is text; compare it with : or =`, at + field.length);
   return fieldTest(name, operator, value, valueAt);

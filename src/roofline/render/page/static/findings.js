@@ -1,12 +1,11 @@
 /** The findings: each with its saving and what to try; a click selects its ops. They are those of the chosen ops; on another chip there are none. */
 
 import { boundCause } from "#page/chosen.js";
-import { fill, h, named } from "#page/dom.js";
+import { button, fill, h, named } from "#page/dom.js";
 import { group } from "#page/groups.js";
 import { ownMachine } from "#page/rows.js";
-import { percent, show } from "#page/units.js";
+import { percent, plain, show } from "#page/units.js";
 
-const WORDY = 3; // levers shown before the rest is folded away
 const LONGEST_LIST = 5; // ops by minimum time, on another chip
 
 /** @returns {{root, update(state, derived)}} `words` are what Python says that each finding saves and that its change would bring */
@@ -49,12 +48,8 @@ export function findings({ report, words, store, reveal }) {
 function longest(all, store, reveal) {
   const rows = group(all, "fold").filter((row) => row.floor_s).sort((one, other) => other.floor_s - one.floor_s).slice(0, LONGEST_LIST);
   const whole = all.reduce((sum, row) => sum + (row.floor_s ?? 0), 0);
-  return h("ol", { class: "finding-list" }, rows.map((row) => h(
-    "li",
-    { class: "finding" },
-    h(
-      "button",
-      { type: "button", class: "finding-button", onclick: () => (store.set({ selected: [...row.ops], panel: "findings" }), reveal(row.ops[0])) },
+  return h("ol", { class: "finding-list" }, rows.map((row) => h("li", { class: "finding" },
+    button({ class: "finding-button", onclick: () => (store.set({ selected: [...row.ops], panel: "findings" }), reveal(row.ops[0])) },
       h("span", { class: "saving", text: `minimum time ${show(row.floor_s, "s", 3)} in all (${percent(row.floor_s / whole)}), ${boundCause(row)}-bound` }),
       h("span", { class: "message" }, named(row.label)),
     ),
@@ -63,65 +58,38 @@ function longest(all, store, reveal) {
 
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** What the change that a finding asks for would bring, and a button that shows it on the chart. */
-function whatIf(found, said, index, store) {
-  if (!found) return null;
-  const button = found.ops?.length ? h("button", {
-    type: "button",
-    class: "what-if",
-    "aria-pressed": "false",
-    "data-testid": `what-if-${index}`,
-    title: "Where the ops would be after this change, with the measured ones",
-    onclick: () => store.set(store.get().whatif === index ? { whatif: null } : { whatif: index, level: "hbm", group: "" }),
-    text: "Show on the chart",
-  }) : null;
-  return { root: h("p", { class: "predicted", "data-testid": `predicted-${index}` }, h("span", { text: `What if: ${said} ` }), button), button };
-}
-
+/** A finding in two lines: what it saves, what it is and how many ops; opened, the sentence, what to try, and its ops selected. */
 function one(finding, [saving, predicted], index, store, reveal) {
-  const ops = finding.ops ?? [];
-  const levers = finding.levers ?? [];
-  const change = whatIf(finding.predicted, predicted, index, store);
-  const select = () => {
-    store.set({ selected: [...ops], panel: "findings" });
-    if (ops.length) reveal(ops[0]);
-  };
-  const kind = capital(finding.title || finding.kind.replaceAll("-", " "));
-  const button = h(
-    "button",
+  const { ops = [], levers = [] } = finding;
+  const title = capital(finding.title || finding.kind.replaceAll("-", " "));
+  const whatIf = finding.predicted?.ops?.length ? button({
+    class: "what-if", text: "Show on the chart", "data-testid": `what-if-${index}`, title: "Where the ops would be after this change, with the measured ones",
+    onclick: () => store.set(store.get().whatif === index ? { whatif: null } : { whatif: index, level: "hbm", group: "" }),
+  }) : null;
+  const summary = h("summary", { "data-testid": `finding-${index}` },
+    h("span", { class: saving ? "saving" : "saving none", text: title }),
+    ops.length > 0 && h("span", { class: "count", text: `${plain(ops.length)} op${ops.length === 1 ? "" : "s"}` }),
+    saving && h("span", { class: "won", text: saving }),
+  );
+  const body = h("details",
     {
-      type: "button",
-      class: "finding-button",
-      "aria-pressed": "false",
-      "data-testid": `finding-${index}`,
-      disabled: !ops.length,
-      onclick: () => (button.getAttribute("aria-pressed") === "true" ? store.set({ selected: [] }) : select()),
+      ontoggle: () => {
+        if (!ops.length || body.open === root.classList.contains("lit")) return;
+        store.set({ selected: body.open ? [...ops] : [], panel: "findings" });
+        if (body.open) reveal(ops[0]);
+      },
     },
-    h("span", { class: saving ? "saving" : "saving none", text: kind }),
-    saving ? h("span", { class: "won", text: saving }) : null,
-    h("span", { class: "message", dir: "auto", text: finding.message }),
-    ops.length > 0 && h("span", { class: "selects", text: `Select ${ops.length === 1 ? "the op" : `${ops.length} ops`}` }),
+    summary,
+    h("p", { class: "message", dir: "auto", text: finding.message }),
+    finding.predicted && h("p", { class: "predicted", "data-testid": `predicted-${index}` }, `What if: ${predicted} `, whatIf),
+    levers.length > 0 && h("ul", { class: "levers" }, levers.map((lever) => h("li", { text: lever }))),
   );
-  const list = (some) => h("ul", { class: "levers" }, some.map((lever) => h("li", { text: lever })));
-  const root = h(
-    "li",
-    { class: "finding", "data-kind": finding.kind },
-    button,
-    change?.root,
-    levers.length > 0 && list(levers.slice(0, WORDY)),
-    levers.length > WORDY && h(
-      "details",
-      { class: "more-levers" },
-      h("summary", { text: `${levers.length - WORDY} more` }),
-      list(levers.slice(WORDY)),
-    ),
-  );
+  const root = h("li", { class: "finding", "data-kind": finding.kind }, body);
   return {
     root,
     update: (selected, applied) => {
-      change?.button?.setAttribute("aria-pressed", String(applied === index));
+      whatIf?.setAttribute("aria-pressed", String(applied === index));
       const lit = ops.length > 0 && selected.size === new Set(ops).size && ops.every((id) => selected.has(id));
-      button.setAttribute("aria-pressed", String(lit));
       root.classList.toggle("lit", lit);
     },
   };

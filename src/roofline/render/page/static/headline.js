@@ -1,7 +1,7 @@
 /** The first screen: one sentence, the time as a bar by cause, the device, and the figures that matter most. */
 
 import { chosen } from "#page/chosen.js";
-import { fill, h, named } from "#page/dom.js";
+import { button, fill, h, named } from "#page/dom.js";
 import { boundWords } from "#page/facts.js";
 import { rateTitle, resource, title as resourceTitle } from "#page/law.js";
 import { programRows } from "#page/program_rows.js";
@@ -22,9 +22,7 @@ export function headline({ report, words, store, before = null }) {
   const device = h("p", { class: "device-line", "data-testid": "device-line" });
   const list = h("dl", { class: before ? "figures pairs" : "figures", "data-testid": "figures", tabindex: "0", "aria-label": "Key figures" });
   const notice = h("p", { class: "notice", role: "status", "data-testid": "notice", hidden: true });
-  const root = h(
-    "section",
-    { class: "summary", "aria-label": "Summary" },
+  const root = h("section", { class: "summary", "aria-label": "Summary" },
     before && h("p", { class: "sentence verdict", "data-testid": "verdict", text: unbroken(words.comparison.verdict) }),
     sentence,
     bar,
@@ -46,17 +44,10 @@ export function headline({ report, words, store, before = null }) {
       fill(list, figuresOf(report, derived, choice, words.figures).map((one) => figure(one, old.get(one[3]))));
       const changed = changes(report, state, machine);
       notice.hidden = !changed;
-      if (changed) fill(
-        notice,
+      if (changed) fill(notice,
         changed,
         " ",
-        h("button", {
-          type: "button",
-          class: "plain-button",
-          text: "Reset",
-          "data-testid": "notice-reset",
-          onclick: () => store.set({ chip: null, factors: {}, window: null }),
-        }),
+        button({ text: "Reset", "data-testid": "notice-reset", onclick: () => store.set({ chip: null, factors: {}, window: null }) }),
       );
     },
   };
@@ -81,9 +72,7 @@ function fillBars(element, choice, earlier, theme) {
     return;
   }
   const whole = Math.max(seconds(choice), seconds(earlier));
-  const row = (word, one) => h(
-    "div",
-    { class: "run-bar" },
+  const row = (word, one) => h("div", { class: "run-bar" },
     h("span", { class: "quiet", text: word }),
     stack({ parts: one.parts, whole, theme, minimum: one.minimum }),
     h("span", { class: "figure", text: show(seconds(one), "s", 3) }),
@@ -95,9 +84,7 @@ function fillBars(element, choice, earlier, theme) {
 }
 
 function figure([word, value, remark, key], before = undefined) {
-  return h(
-    "div",
-    { class: "one", "data-testid": `figure-${key}`, title: meaning(word) },
+  return h("div", { class: "one", "data-testid": `figure-${key}`, title: meaning(word) },
     h("dt", { text: word }),
     h("dd", {}, h("span", { class: "large", text: pair(before, value) }), h("span", { class: "quiet", text: remark ?? "" })),
   );
@@ -138,12 +125,9 @@ function deviceParts(report, { machine, all }, store) {
     ridge ? [`ridge point ${show(ridge, "FLOP/B")}`, "Ridge point"] : null,
   ].filter(Boolean);
   return [
-    h("button", {
-      type: "button",
-      class: "plain-button device-name",
-      "data-testid": "device-name",
-      text: `${count > 1 ? `${count} × ` : ""}${machine.title || machine.name}`,
-      title: "Every ceiling and its source",
+    button({
+      class: "plain-button device-name", "data-testid": "device-name",
+      text: `${count > 1 ? `${count} × ` : ""}${machine.title || machine.name}`, title: "Every ceiling and its source",
       onclick: () => store.set({ tab: "ops", panel: "device" }),
     }),
     words.map(([text, term]) => h("span", { class: "quiet", title: meaning(term) }, named(text, { title: null }))),

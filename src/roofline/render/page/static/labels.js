@@ -3,12 +3,13 @@
 import { shortName } from "#page/dom.js";
 import { distance } from "#page/hits.js";
 import { byWeight, clip, inSight, SIGN, turned } from "#page/paint.js";
-import { overlap, placeLabels } from "#page/scale.js";
+import { placeLabels } from "#page/scale.js";
 
 const NAMED = 24; // dots that may carry their name, heaviest first
 const TRIED = 100; // dots whose name is given a try: the heaviest are often a crowd without room for any
 const CROWD = 400; // dots that names keep clear of, heaviest first
 const LONGEST = 28; // letters of a name
+const [LIFT, BESIDE_CORNER] = [10, 4]; // pixels between a roof and its name, and from its ends
 
 /** Round places that words keep clear of: the heaviest dots in sight and the points of the program. */
 function marks({ dots, place, at, program }, most) {
@@ -23,84 +24,43 @@ function marks({ dots, place, at, program }, most) {
 export function drawRoofNames(context, chart, { theme, roofColour, font, moving }) {
   const { at, lines, place: { plot, narrow } } = chart;
   const obstacles = marks(chart, CROWD);
-  const boxes = [];
+  const written = [];
   context.font = `${narrow ? 11 : 12}px ${font}`;
   context.lineJoin = "round";
   context.lineWidth = 4;
   context.strokeStyle = theme.background;
-  const stretches = lines.map((line) => ({ id: line.id, ends: line.points.map(([x, y]) => [at.x.at(x), at.y.at(y)]) }));
-  for (const { id, kind, label: text, points } of lines) {
-    const name = { width: context.measureText(text).width, colour: roofColour(id) };
-    const others = stretches.filter((one) => one.id !== id);
-    const offers = kind === "memory" ? alongSlant(plot, at, points, name) : besideFlat(plot, at, points, name);
-    // Not on another name, and not on another line: the card of a roof says its name too.
-    const free = offers.filter((offer) => !boxes.some((other) => clash(other, offer)) && !discs(offer).some((disc) => others.some(({ ends }) => distance(
-      disc.x,
-      disc.y,
-      ...ends[0],
-      ...ends[1],
-    ) < disc.r)));
-    const chosen = free.find((offer) => !discs(offer).some((disc) => obstacles.some((dot) => Math.hypot(
-      dot.x - disc.x,
-      dot.y - disc.y,
-    ) < dot.r + disc.r - 2))) ?? free[0];
-    if (!chosen) continue;
-    boxes.push(chosen);
-    context.fillStyle = name.colour;
-    context.textAlign = "left";
-    context.textBaseline = "middle";
-    turned(context, chosen.angle, chosen.left, chosen.base, () => haloed(context, text, 0, 0, moving));
+  context.textAlign = "left";
+  context.textBaseline = "middle";
+  const ends = new Map(lines.map(({ id, points }) => [id, points.map(([x, y]) => [at.x.at(x), at.y.at(y)])]));
+  for (const { id, label: text } of lines) {
+    const others = [...ends].filter(([other]) => other !== id).map(([, [start, end]]) => ({ start, end }));
+    const crossed = (disc) => others.some(({ start, end }) => distance(disc.x, disc.y, ...start, ...end) < disc.r);
+    const touched = (disc, discs) => discs.some((other) => Math.hypot(other.x - disc.x, other.y - disc.y) < other.r + disc.r - 2);
+    // Not on another name, and not on another line: the card of a roof says its name too. Off the dots if it can.
+    const free = alongRoof(plot, ends.get(id), context.measureText(text).width).filter((offer) => !offer.discs.some((disc) => crossed(disc) || touched(disc, written)));
+    const offer = free.find(({ discs }) => !discs.some((disc) => touched(disc, obstacles))) ?? free[0];
+    if (!offer) continue;
+    written.push(...offer.discs);
+    context.fillStyle = roofColour(id);
+    turned(context, offer.angle, offer.x, offer.y, () => haloed(context, text, 0, 0, moving));
   }
-  return boxes.flatMap(discs);
+  return written;
 }
 
-/** Places for a name at a flat roof: above its right end, below it, then further left, at last beyond its corner. */
-function besideFlat(plot, at, points, { width }) {
-  const [[x0], [x1, rate]] = [points[0], points[points.length - 1]];
-  const [left, right, y] = [Math.max(at.x.at(x0), plot.x), Math.min(at.x.at(x1), plot.x + plot.w), at.y.at(rate)];
-  if (y < plot.y - 2 || y > plot.y + plot.h - 4) return [];
-  const spots = [
-    right - width - 4,
-    (left + right - width) / 2,
-    left + 6,
-    left - width - 8,
-  ].filter((x) => x >= plot.x + 2 && x + width <= plot.x + plot.w);
-  return spots
-    .flatMap((x) => [y - 10, y + 11].map((base) => ({ left: x, base, angle: 0, x, y: base - 8, w: width, h: 16 })))
-    .filter(({ y: top }) => top > plot.y - 14);
-}
-
-/** Places for a name along a slanted roof, above or below it: near its lower end, then further up. */
-function alongSlant(plot, at, points, { width }) {
-  const [[x0, y0], [x1, y1]] = points;
-  const [left, bottom, right, top] = [at.x.at(x0), at.y.at(y0), at.x.at(x1), at.y.at(y1)];
-  const length = Math.hypot(right - left, bottom - top);
-  const angle = Math.atan2(top - bottom, right - left);
-  if (length < width + 40) return [];
-  const lift = [Math.sin(angle) * 10, -Math.cos(angle) * 10]; // square to the roof, upwards
-  const spots = [22, 22 + (length - width - 48) / 3, 22 + (2 * (length - width - 48)) / 3, length - width - 26];
-  return [1, -1].flatMap((side) => spots.map((along) => [side, along])).map(([side, along]) => {
-    const [start, base] = [left + Math.cos(angle) * along + side * lift[0], bottom + Math.sin(angle) * along + side * lift[1]];
-    const rise = -Math.sin(angle) * width;
-    return { left: start, base, angle, x: start - 8, y: base - rise - 8, w: Math.cos(angle) * width + 16, h: rise + 16 };
-  }).filter(({ x, y, w, h }) => x >= plot.x && y >= plot.y && x + w <= plot.x + plot.w && y + h <= plot.y + plot.h);
-}
-
-/** Round places along a name: what is near a slanted one is not what is in its box. */
-function discs({ left, base, angle, w, h }) {
-  const long = angle ? Math.hypot(w - 16, h - 16) : w;
-  const count = Math.ceil(long / 12);
-  return Array.from(
-    { length: count + 1 },
-    (_, index) => ({ x: left + (Math.cos(angle) * long * index) / count, y: base + (Math.sin(angle) * long * index) / count, r: 8 }),
-  );
-}
-
-function clash(one, other) {
-  return overlap(one, other) && discs(one).some((mine) => discs(other).some((yours) => Math.hypot(
-    mine.x - yours.x,
-    mine.y - yours.y,
-  ) < 15));
+/** Places for a name of this width above and below a roof: at a flat one's right end first, at last beyond its corner; along a slanted one upwards. */
+function alongRoof(plot, [[left, bottom], [right, top]], width) {
+  const [length, angle] = [Math.hypot(right - left, bottom - top), Math.atan2(top - bottom, right - left)];
+  const room = length - width - BESIDE_CORNER;
+  const places = angle ? [0.1, 0.35, 0.65, 1].map((share) => share * room) : [room, room / 2, -width - 2 * BESIDE_CORNER];
+  if (angle && room < 0) return [];
+  const inside = ({ x, y }) => x >= plot.x && x <= plot.x + plot.w && y >= plot.y - LIFT && y <= plot.y + plot.h;
+  return [1, -1].flatMap((side) => places.map((along) => {
+    const x = left + Math.cos(angle) * along + side * Math.sin(angle) * LIFT;
+    const y = bottom + Math.sin(angle) * along - side * Math.cos(angle) * LIFT;
+    const count = Math.ceil(width / 12);
+    const discs = Array.from({ length: count + 1 }, (_, index) => ({ x: x + (Math.cos(angle) * width * index) / count, y: y + (Math.sin(angle) * width * index) / count, r: 8 }));
+    return { x, y, angle, discs };
+  })).filter(({ discs }) => inside(discs[0]) && inside(discs.at(-1)));
 }
 
 /** An op in few letters: its place and what it does, without shapes; where it has no label, the compiler's name. */

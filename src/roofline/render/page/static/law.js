@@ -147,22 +147,14 @@ export function place(cost, one, { time_s = null, launches = 1, level = "hbm", k
   const [flops, moved] = [added(cost, isArithmetic), bytesOf(cost, level)];
   const compute = heaviest?.name ?? null;
   return {
-    times: Object.fromEntries(ordered),
-    floor_s: blank ? null : floor_s,
-    serial_s: blank ? null : ordered.reduce((sum, [, seconds]) => sum + seconds, 0),
-    unit,
+    times: Object.fromEntries(ordered), floor_s: blank ? null : floor_s,
+    serial_s: blank ? null : ordered.reduce((sum, [, seconds]) => sum + seconds, 0), unit,
     bound: !hidden && time_s !== null && latencyBinds(one.launch_latency_s, minimum_s / each, time_s / each) ? LATENCY : unit,
     efficiency: time_s && unit ? floor_s / time_s : null,
     utilization: time_s ? Object.fromEntries(ordered.map(([name, seconds]) => [name, seconds / time_s])) : {},
-    attainable: flops && unit ? flops / floor_s : null,
-    achieved: flops !== null && time_s ? flops / time_s : null,
-    intensity: flops === null || !moved ? null : flops / moved,
-    ridge: compute === null ? null : one.ridge(compute, level),
-    compute,
-    peak: heaviestKey(peaks),
-    roofs: [...roofs].sort(),
-    unrated,
-    unknown,
+    attainable: flops && unit ? flops / floor_s : null, achieved: flops !== null && time_s ? flops / time_s : null,
+    intensity: flops === null || !moved ? null : flops / moved, ridge: compute === null ? null : one.ridge(compute, level),
+    compute, peak: heaviestKey(peaks), roofs: [...roofs].sort(), unrated, unknown,
   };
 }
 

@@ -1,129 +1,63 @@
 /**
- * Dots as pixels. A browser without a fast graphics card needs some ten microseconds for every circle, however it is asked to draw
- * one; written straight into memory, five thousand of them take about a millisecond. On logarithmic axes panning moves everything by
- * the same pixels, so a layer is painted with a margin around it and then only pushed.
+ * A layer of dots: each is a picture, drawn once a colour, look and size. On logarithmic axes panning moves everything by the same pixels,
+ * so a layer is painted with a margin around it and then only pushed.
  */
 
 const [PLAIN, FAINT, CHOSEN] = [0, 1, 2]; // how a dot looks: as usual, while others are selected, selected
-const FILL = 0.62; // share of its colour in the inside of a dot
-const FADED = 0.3; // the same for a dot while others are selected
+export const LOOKS = { PLAIN, FAINT, CHOSEN };
+const INSIDE = [0.62, 0.3, 1]; // share of its colour in the inside of a dot, by its look
+const EDGE = [1, 0.55, 1]; // and in its edge
 const QUARTERS = 4; // radii in quarters of a pixel: finer than anybody sees, and few enough to keep
 const LARGER = 1000; // than any radius in quarters, so that one number holds colour, look and radius
 
-/** Circles of these colours over this theme's background, made when they are first needed, for so many device pixels per pixel. */
+/** Circles of these colours over this theme's background, drawn when they are first needed, for so many device pixels per pixel. */
 export function stamps(colours, theme, ratio) {
-  const made = new Map();
+  const drawn = new Map();
   return (colour, look, size) => {
     const quarters = Math.round(size * QUARTERS);
     const key = (colour * 3 + look) * LARGER + quarters;
-    let found = made.get(key);
-    if (!found) made.set(key, (found = stamp(colours[colour], look, (quarters / QUARTERS) * ratio, theme, ratio)));
-    return found;
+    if (!drawn.has(key)) drawn.set(key, stamp(colours[colour], look, quarters / QUARTERS, theme, ratio));
+    return drawn.get(key);
   };
 }
 
-/** One circle as its pixels: where each is from the centre, and its colour in the order of memory. */
+/** One circle in the middle of a small canvas. */
 function stamp(colour, look, radius, theme, ratio) {
-  const own = parts(colour);
-  const paper = parts(theme.background);
-  const inside = mix(paper, own, look === FAINT ? FADED : look === CHOSEN ? 1 : FILL);
-  const edge = look === CHOSEN ? parts(theme.ink) : mix(paper, own, look === FAINT ? 0.55 : 1);
-  const outer = look === CHOSEN ? radius + ratio : radius;
-  const width = look === CHOSEN ? 2 * ratio : ratio;
-  const reach = Math.ceil(outer + 0.5);
-  const [dx, dy, values] = [[], [], []];
-  for (let y = -reach; y <= reach; y += 1) {
-    for (let x = -reach; x <= reach; x += 1) {
-      const far = Math.hypot(x, y);
-      const cover = Math.min(1, Math.max(0, outer + 0.5 - far));
-      if (!cover) continue;
-      const [red, green, blue] = mix(inside, edge, Math.min(1, Math.max(0, far - (outer - width) + 0.5)));
-      dx.push(x);
-      dy.push(y);
-      values.push(((Math.round(cover * 255) << 24) | (blue << 16) | (green << 8) | red) >>> 0);
-    }
-  }
-  return { reach, dx: Int16Array.from(dx), dy: Int16Array.from(dy), values: Uint32Array.from(values), offsets: null, stride: 0 };
+  const wide = look === CHOSEN ? 2 : 1;
+  const outer = (look === CHOSEN ? radius + 1 : radius) - wide / 2;
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 2 * Math.ceil((outer + wide) * ratio);
+  const context = canvas.getContext("2d");
+  context.translate(canvas.width / 2, canvas.height / 2);
+  context.scale(ratio, ratio);
+  context.arc(0, 0, outer, 0, 2 * Math.PI);
+  context.fillStyle = theme.background;
+  context.fill();
+  context.globalAlpha = INSIDE[look];
+  context.fillStyle = colour;
+  context.fill();
+  context.globalAlpha = EDGE[look];
+  context.lineWidth = wide;
+  context.strokeStyle = look === CHOSEN ? theme.ink : colour;
+  context.stroke();
+  return canvas;
 }
 
-function parts(hex) {
-  return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
-}
-
-function mix(one, other, share) {
-  return one.map((part, index) => Math.round(part + (other[index] - part) * share));
-}
-
-/**
- * A canvas of dots. `paint` fills it with the dots of `order` between two ranks of it, `left` and `top` being the place of its corner in
- * CSS pixels; it is never smaller than what was asked for.
- */
+/** A canvas of dots. `paint` draws those that are `wanted`; `left` and `top` are the place of its corner in CSS pixels. */
 export function layer(canvas) {
-  const context = canvas.getContext("2d", { willReadFrequently: true });
-  let image = null;
-  let pixels = null;
+  const context = canvas.getContext("2d");
   return {
     canvas,
-    paint: (dots, wanted, { left, top, width, height, ratio, stampOf, lookOf }) => {
-      const [wide, high] = [Math.max(1, Math.round(width * ratio)), Math.max(1, Math.round(height * ratio))];
-      if (canvas.width !== wide || canvas.height !== high || !image) {
-        canvas.width = wide;
-        canvas.height = high;
-        image = context.createImageData(wide, high);
-        pixels = new Uint32Array(image.data.buffer);
-      } else pixels.fill(0);
-      canvas.style.width = `${wide / ratio}px`;
-      canvas.style.height = `${high / ratio}px`;
-      const { x, y, size, colour, order } = dots;
-      for (let rank = 0; rank < order.length; rank += 1) {
-        const index = order[rank];
+    paint: ({ x, y, size, colour, order }, wanted, { left, top, width, height, ratio, stampOf, lookOf }) => {
+      [canvas.width, canvas.height] = [width, height].map((side) => Math.max(1, Math.round(side * ratio))); // which empties it
+      canvas.style.width = `${canvas.width / ratio}px`;
+      canvas.style.height = `${canvas.height / ratio}px`;
+      for (const index of order) {
         if (!wanted(index)) continue;
-        const one = stampOf(colour[index], lookOf ? lookOf[index] : PLAIN, size[index]);
-        const across = Math.round((x[index] - left) * ratio);
-        const along = Math.round((y[index] - top) * ratio);
-        const { reach } = one;
-        if (across < -reach || along < -reach || across >= wide + reach || along >= high + reach) continue;
-        if (
-          across < reach || along < reach || across >= wide - reach || along >= high - reach
-        ) press(pixels, one, across, along, wide, high);
-        else pressInside(pixels, one, along * wide + across, wide);
+        const dot = stampOf(colour[index], lookOf ? lookOf[index] : PLAIN, size[index]);
+        const [across, along] = [(x[index] - left) * ratio, (y[index] - top) * ratio].map((middle) => Math.round(middle - dot.width / 2));
+        if (across > -dot.width && along > -dot.width && across < canvas.width && along < canvas.height) context.drawImage(dot, across, along);
       }
-      context.putImageData(image, 0, 0);
     },
   };
 }
-
-function pressInside(pixels, one, at, wide) {
-  if (one.stride !== wide) {
-    one.offsets = Int32Array.from(one.dx, (x, index) => one.dy[index] * wide + x);
-    one.stride = wide;
-  }
-  const { offsets, values } = one;
-  for (let index = 0; index < values.length; index += 1) {
-    const value = values[index];
-    const spot = at + offsets[index];
-    pixels[spot] = value >= OPAQUE ? value : over(value, pixels[spot]);
-  }
-}
-
-function press(pixels, { dx, dy, values }, across, along, wide, high) {
-  for (let index = 0; index < values.length; index += 1) {
-    const x = across + dx[index];
-    const y = along + dy[index];
-    if (x >= 0 && y >= 0 && x < wide && y < high) pixels[y * wide + x] = over(values[index], pixels[y * wide + x]);
-  }
-}
-
-const OPAQUE = 0xff000000;
-
-/** One colour over another, both with their share in the highest byte. */
-function over(upper, lower) {
-  if (lower === 0 || upper >= OPAQUE) return upper;
-  const above = (upper >>> 24) / 255;
-  const below = ((lower >>> 24) / 255) * (1 - above);
-  const all = above + below;
-  const part = (shift) => Math.round((((upper >>> shift) & 255) * above + ((lower >>> shift) & 255) * below) / all);
-  return ((Math.round(all * 255) << 24) | (part(16) << 16) | (part(8) << 8) | part(0)) >>> 0;
-}
-
-export const LOOKS = { PLAIN, FAINT, CHOSEN };

@@ -1,7 +1,7 @@
 /** The legend below the chart: which colour is what; a click shows or hides that group where there is a filter for it. */
 
 import { captionIn } from "#page/chart_model.js";
-import { fill, h, named } from "#page/dom.js";
+import { button, fill, h, named } from "#page/dom.js";
 import { percent } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
@@ -24,12 +24,11 @@ export function legend({ store }) {
       drawn = mark;
       const focused = list.contains(document.activeElement) ? document.activeElement.dataset.group : null;
       const all = groups.reduce((sum, { weight }) => sum + weight, 0);
-      fill(
-        list,
+      fill(list,
         groups.map((one) => entry(one, all, key, chosen, groups, store)),
         signs.map(([sign, meaning]) => h("li", {}, h("span", { class: "entry still" }, h("span", { class: "sign", "aria-hidden": "true", text: sign }), h("span", { text: meaning })))),
       );
-      if (focused !== null) [...list.querySelectorAll("button")].find((button) => button.dataset.group === focused)?.focus();
+      if (focused !== null) [...list.querySelectorAll("button")].find(({ dataset }) => dataset.group === focused)?.focus();
     },
   };
 }
@@ -59,14 +58,9 @@ function entry({ group, title, colour, weight, count }, all, key, chosen, groups
     const next = event.altKey || event.detail === 2 ? [group] : on ? shown.filter((one) => one !== group) : [...shown, group];
     store.set({ [key]: next.length === names.length ? [] : next });
   };
-  return h(
-    "li",
-    {},
-    h(
-      "button",
-      {
-        type: "button",
-        class: "entry",
+  return h("li", {},
+    button({
+      class: "entry",
         "aria-pressed": String(on),
         "data-group": group,
         title: on ? "Hide (Alt and click: show only this)" : "Show",

@@ -1,6 +1,6 @@
 /** Time lost: measured time above the minimum, of the program by cause and of each op, as bars. */
 
-import { fill, h, named, shortName } from "#page/dom.js";
+import { button, fill, h, named, shortName } from "#page/dom.js";
 import { boundWords, efficiencyText } from "#page/facts.js";
 import { percent, plain, show } from "#page/units.js";
 import { VOCABULARY } from "#page/vocabulary.js";
@@ -26,8 +26,7 @@ export function lost({ store, reveal }) {
       const worst = rows.filter((row) => row.lost_s > 0).sort((one, other) => other.lost_s - one.lost_s);
       const most = worst[0]?.lost_s ?? 0;
       const rest = worst.slice(MOST).reduce((sum, row) => sum + row.lost_s, 0);
-      fill(
-        root,
+      fill(root,
         causes(program, state.step),
         h("h3", { text: "Time lost by operation" }),
         worst.length
@@ -49,34 +48,19 @@ export function lost({ store, reveal }) {
 
 function bar(row, most, store, reveal, colour) {
   const [, unit] = boundWords(row.bound);
-  const button = h(
-    "button",
-    {
-      type: "button",
-      class: "bar-row",
-      "data-ops": row.ops.join(),
-      "aria-pressed": "false",
-      onclick: (event) => {
-        const extend = event.ctrlKey || event.metaKey || event.shiftKey;
-        store.set({ selected: extend ? [...new Set([...store.get().selected, ...row.ops])] : [...row.ops] });
-        reveal(row.ops[0]);
-      },
-    },
-    barParts(
-      h("span", { class: "bar-name" }, named(row.label ?? row.name, { shown: shortName(row.label ?? row.name, 40) })),
-      row.lost_s,
-      most,
-      `${efficiencyText(row)}, ${unit}-bound`,
-      colour,
-    ),
-  );
-  return h("li", {}, button);
+  const choose = ({ ctrlKey, metaKey, shiftKey }) => {
+    store.set({ selected: ctrlKey || metaKey || shiftKey ? [...new Set([...store.get().selected, ...row.ops])] : [...row.ops] });
+    reveal(row.ops[0]);
+  };
+  const name = h("span", { class: "bar-name" }, named(row.label ?? row.name, { shown: shortName(row.label ?? row.name, 40) }));
+  return h("li", {}, button({ class: "bar-row", "data-ops": row.ops.join(), "aria-pressed": "false", onclick: choose },
+    barParts(name, row.lost_s, most, `${efficiencyText(row)}, ${unit}-bound`, colour),
+  ));
 }
 
-function mark(button, selected) {
-  const ops = button.dataset.ops.split(",").map(Number);
-  const lit = ops.length > 0 && ops.every((id) => selected.has(id));
-  button.setAttribute("aria-pressed", String(lit));
+function mark(bar, selected) {
+  const ops = bar.dataset.ops.split(",").map(Number);
+  bar.setAttribute("aria-pressed", String(ops.length > 0 && ops.every((id) => selected.has(id))));
 }
 
 /** The time above the minimum by cause: of the chosen step, else of the average one, as the headline has it, else of the run. */
@@ -86,16 +70,10 @@ export function causes(program, step = null) {
   const known = Object.entries(total?.lost ?? {}).filter(([, seconds]) => seconds > LEAST * (total.time_s ?? 0));
   if (!known.length || !total.time_s) return null;
   known.sort(([, one], [, other]) => other - one);
-  return h(
-    "div",
-    { class: "causes", "data-testid": "causes" },
+  return h("div", { class: "causes", "data-testid": "causes" },
     h("h3", { text: `Time lost by cause${total.scope === "average" ? ", per step" : ""}` }),
-    h(
-      "ul",
-      { class: "bars" },
-      known.map(([cause, seconds]) => h(
-        "li",
-        { class: "bar-row still" },
+    h("ul", { class: "bars" },
+      known.map(([cause, seconds]) => h("li", { class: "bar-row still" },
         barParts(
           h("span", { class: "bar-name", text: VOCABULARY.causes[cause] ?? cause }),
           seconds,

@@ -24,8 +24,7 @@ export function frame(width, height, hasStrip) {
 /** The scales of a frame for a window of the plane. */
 export function scales({ plot, strip }, [x0, x1, y0, y1], highestShare = 1) {
   return {
-    x: logScale(x0, x1, plot.x, plot.x + plot.w),
-    y: logScale(y0, y1, plot.y + plot.h, plot.y),
+    x: logScale(x0, x1, plot.x, plot.x + plot.w), y: logScale(y0, y1, plot.y + plot.h, plot.y),
     share: strip ? linearScale(0, highestShare * 1.06, strip.y + strip.h, strip.y) : null,
   };
 }
@@ -115,12 +114,7 @@ export function drawAxes(context, place, at, [x0, x1, y0, y1], { theme, font, xT
     for (const { at: value, minor } of along) if (!minor) level(context, at.y.at(value), plot.x, plot.x + plot.w);
   });
   line(context, theme.muted, () => {
-    for (const { at: value, minor } of across) upright(
-      context,
-      at.x.at(value),
-      plot.y + plot.h,
-      plot.y + plot.h + (minor ? TICK / 2 : TICK),
-    );
+    for (const { at: value, minor } of across) upright(context, at.x.at(value), plot.y + plot.h, plot.y + plot.h + (minor ? TICK / 2 : TICK));
     for (const { at: value, minor } of along) level(context, at.y.at(value), plot.x - (minor ? TICK / 2 : TICK), plot.x);
     level(context, plot.y + plot.h, plot.x, plot.x + plot.w);
     upright(context, plot.x, plot.y, plot.y + plot.h);

@@ -3,7 +3,7 @@
 import { chart } from "#page/chart.js";
 import { PROGRAM_COLUMNS } from "#page/columns.js";
 import { modelAgainstCounters } from "#page/counters.js";
-import { fill, h } from "#page/dom.js";
+import { button, check, fill, h } from "#page/dom.js";
 import { causes } from "#page/lost.js";
 import { spread } from "#page/spread.js";
 import { table } from "#page/table.js";
@@ -36,61 +36,24 @@ const SEVERAL = ["slowest_s", "device_seconds"]; // the time again where there i
 export function program({ report, stragglers, store, card }) {
   let view = null; // the program's own window; the address holds that of the ops
   const drawing = chart({
-    testid: "program-chart",
-    label: "Program-level roofline",
-    card,
-    onwindow: (window) => (view = window),
-    onselect: () => {},
+    testid: "program-chart", label: "Program-level roofline", card, onwindow: (window) => (view = window), onselect: () => {},
   });
   const list = table({ testid: "program-table", label: "Program-level figures", empty: "No program-level figures in this report." });
   const present = new Set(report.points.map((point) => point.scope));
-  const ticks = new Map(
-    SCOPES.filter(({ key }) => present.has(key)).map(({ key }) => {
-      const tick = h("input", {
-        type: "checkbox",
-        "data-testid": `scope-${key}`,
-        onchange: () => store.set({
-          scopes: SCOPES.map((one) => one.key).filter((one) => (one === key ? tick.checked : store.get().scopes.includes(one))),
-        }),
-      });
-      return [key, tick];
-    }),
-  );
-  const legend = h(
-    "div",
-    { class: "legend", role: "group", "aria-label": "Points shown" },
-    SCOPES.filter(({ key }) => ticks.has(key)).map(({ key, title, sign }) => h(
-      "label",
-      { class: "check" },
-      ticks.get(key),
-      h("span", { class: "sign", "aria-hidden": "true", text: sign }),
-      h("span", { text: title }),
-    )),
-  );
-  const zoom = h("button", {
-    type: "button",
-    class: "plain-button",
-    text: "Reset zoom",
-    "data-testid": "program-zoom-reset",
-    onclick: () => drawing.reset(),
-  });
+  const choose = (key, on) => store.set({ scopes: SCOPES.map((one) => one.key).filter((one) => (one === key ? on : store.get().scopes.includes(one))) });
+  const ticks = new Map(SCOPES.filter(({ key }) => present.has(key)).map(({ key, sign, title }) => [
+    key, check({ label: `${sign} ${title}`, "data-testid": `scope-${key}`, onchange: ({ target }) => choose(key, target.checked) }),
+  ]));
+  const legend = h("div", { class: "legend", role: "group", "aria-label": "Points shown" }, [...ticks.values()].map(({ root }) => root));
+  const zoom = button({ text: "Reset zoom", "data-testid": "program-zoom-reset", onclick: () => drawing.reset() });
   const bars = spread({ report, stragglers, store });
   const counted = modelAgainstCounters({ report, select: (ids) => store.set({ selected: [...ids] }) });
   const aside = h("aside", { class: "side", "aria-label": "Time lost by cause" });
-  const root = h(
-    "div",
-    { class: "program", "data-testid": "program" },
+  const root = h("div", { class: "program", "data-testid": "program" },
     h("h2", { class: "panel-title", text: "Program" }),
     bars.root,
-    h(
-      "div",
-      { class: "split" },
-      h(
-        "section",
-        { class: "stage", "aria-label": "Program-level roofline" },
-        h("div", { class: "chart-bar" }, legend, zoom),
-        drawing.root,
-      ),
+    h("div", { class: "split" },
+      h("section", { class: "stage", "aria-label": "Program-level roofline" }, h("div", { class: "chart-bar" }, legend, zoom), drawing.root),
       aside,
     ),
     h("section", { class: "below", "aria-label": "Program-level figures" }, h("h2", { text: "Program-level figures" }), list.root),
@@ -99,34 +62,20 @@ export function program({ report, stragglers, store, card }) {
   let shown = null;
   return {
     root,
-    chart: drawing.root,
-    tables: counted ? [list, counted.table] : [list],
     update: (state, derived) => {
-      for (const [key, tick] of ticks) tick.checked = state.scopes.includes(key);
+      for (const [key, { input }] of ticks) input.checked = state.scopes.includes(key);
       const rows = derived.program.filter((row) => state.scopes.includes(row.scope));
       list.show({ rows: withBefore(rows, report.coverage.before_steps_s), columns: columnsOf(rows), selected: new Set() });
       drawing.show({
-        model: derived.programModel,
-        colourOf: derived.colourOf,
-        roofColour: derived.roofColour,
-        theme: derived.theme,
-        window: view,
-        selected: new Set(),
-        names: false,
-        ariaLabel: `Program-level roofline: ${rows.length} points`,
+        model: derived.programModel, colourOf: derived.colourOf, roofColour: derived.roofColour, theme: derived.theme,
+        window: view, selected: new Set(), names: false, ariaLabel: `Program-level roofline: ${rows.length} points`,
       });
       bars.update(state, derived);
       counted?.update(state);
       if (shown?.program === derived.program && shown.step === state.step) return;
       shown = { program: derived.program, step: state.step };
       const lost = causes(derived.program, state.step);
-      fill(
-        aside,
-        lost ?? h("p", {
-          class: "empty",
-          text: "Star: the whole program, including idle time. Square: average of its complete steps.",
-        }),
-      );
+      fill(aside, lost ?? h("p", { class: "empty", text: "Star: the whole program, including idle time. Square: average of its complete steps.", }));
     },
   };
 }

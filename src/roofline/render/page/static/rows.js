@@ -12,7 +12,7 @@ import { VOCABULARY } from "#page/vocabulary.js";
 export const OWN_LEVEL = "bound"; // the x axis on which every op stands over the level that binds it
 const ROUNDING = 1e-9; // of a time, as `selection.ROUNDING`
 const ALL = Object.freeze({ fraction: 1, time: 1 });
-const ABSENT = { phase: "", label: "", needed: null, needed_s: null, unneeded: {}, attainable: null, expected_s: null, hops: {}, known: {}, times: {}, intensities: {}, roofs: [], unrated: [], notes: [] };
+const ABSENT = { phase: "", label: "", needed: null, needed_s: null, unneeded: {}, attainable: null, expected_s: null, hops: {}, known: {}, times: {}, roofs: [], unrated: [], notes: [] };
 
 const indexed = new WeakMap();
 
@@ -101,13 +101,9 @@ export function choices(report) {
   const devices = report.input.devices ?? [];
   return {
     steps: [...new Set((report.by_step ?? []).map((share) => share.step))].sort((one, other) => one - other),
-    stepTitles: Object.fromEntries((report.steps ?? []).map((one) => [one.step, stepTitle(one)])),
-    devices,
-    hosts: [...new Set(devices.map((device) => device.host).filter(Boolean))].sort(),
-    categories: of("category"),
-    bounds: of("bound"),
-    dtypes: of("dtype"),
-    hasFeeds: report.ops.some(isFeed),
+    stepTitles: Object.fromEntries((report.steps ?? []).map((one) => [one.step, stepTitle(one)])), devices,
+    hosts: [...new Set(devices.map((device) => device.host).filter(Boolean))].sort(), categories: of("category"),
+    bounds: of("bound"), dtypes: of("dtype"), hasFeeds: report.ops.some(isFeed),
     scopeDepth: report.ops.reduce((deepest, op) => Math.max(deepest, op.scope ? op.scope.split("/").length : 0), 0),
   };
 }
@@ -172,7 +168,7 @@ function rowOf({ op, fold, steps, devices, step_s, feeds }, part, machine, asRep
   const seen = run.counters?.bytes ?? {};
   const bytes = bytesOf(!crosses(moved, level) && crosses(seen, level) ? seen : moved, level);
   const arithmetic = dtype ? `${unit}/${dtype}` : unit;
-  const { id, rank, name, label, category, module, scope, location, phase, notes, provenance, intensities } = op;
+  const { id, rank, name, label, category, module, scope, location, phase, notes, provenance } = op;
   const { counters } = run;
   // Every row has the same shape, field by field: spreading an op into 20,000 of them takes the browser a second.
   return {
@@ -197,7 +193,7 @@ function rowOf({ op, fold, steps, devices, step_s, feeds }, part, machine, asRep
     bandwidth: per(bytes, time_s),
     intensity: per(flops, bytes),
     ridge: arithmetic ? machine.ridge(arithmetic, level) : null,
-    main: { intensity, ridge, intensities }, // over main memory, and over each level
+    main: { intensity, ridge }, // over main memory
     peak: found.peak,
     unknown: found.unknown,
     feeds,
@@ -314,16 +310,10 @@ export function totals(rows) {
   const sum = (value) => total(rows.map(value));
   const time_s = sum((row) => row.time_s);
   return {
-    ops: rows.reduce((all, row) => all + row.ops.length, 0),
-    count: sum((row) => row.count) ?? 0,
-    time_s,
-    step_s: sum((row) => row.step_s),
-    weight: sum((row) => row.weight),
-    floor_s: sum((row) => row.floor_s),
-    lost_s: sum((row) => (row.lost_s === null ? null : Math.max(0, row.lost_s))),
-    flops: sum((row) => row.flops),
-    bytes: sum((row) => row.bytes),
-    efficiency: per(sum((row) => (row.time_s ? row.floor_s : null)), time_s) || null,
+    ops: rows.reduce((all, row) => all + row.ops.length, 0), count: sum((row) => row.count) ?? 0, time_s,
+    step_s: sum((row) => row.step_s), weight: sum((row) => row.weight), floor_s: sum((row) => row.floor_s),
+    lost_s: sum((row) => (row.lost_s === null ? null : Math.max(0, row.lost_s))), flops: sum((row) => row.flops),
+    bytes: sum((row) => row.bytes), efficiency: per(sum((row) => (row.time_s ? row.floor_s : null)), time_s) || null,
     upper: rows.some((row) => row.upper),
   };
 }

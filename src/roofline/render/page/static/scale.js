@@ -315,7 +315,7 @@ function inArea(one, area) {
 }
 
 /** Whether two boxes {x, y, w, h} share some area. */
-export function overlap(one, other) {
+function overlap(one, other) {
   return one.x < other.x + other.w && other.x < one.x + one.w && one.y < other.y + other.h && other.y < one.y + one.h;
 }
 

@@ -1,7 +1,7 @@
 /** How time spreads: steps as bars by cause, then devices and hosts, with those that are slower than the others marked. */
 
 import { CAUSES, chosen } from "#page/chosen.js";
-import { fill, h, named } from "#page/dom.js";
+import { button, fill, h, named } from "#page/dom.js";
 import { ownMachine, select } from "#page/rows.js";
 import { stack, stackLegend, VISIBLE } from "#page/stack.js";
 import { show } from "#page/units.js";
@@ -76,19 +76,13 @@ function list(heading, remark, bars, theme, testid, choose) {
   // The same order in every bar, so that bars compare; what has no room in any of them is left out.
   const visible = new Set(bars.flatMap(({ parts }) => parts.filter(({ seconds }) => seconds >= VISIBLE * whole).map(({ cause }) => cause)));
   const causes = CAUSES.filter((cause) => visible.has(cause)).map((cause) => ({ cause, seconds: null }));
-  return h(
-    "div",
-    { class: "spread-list" },
+  return h("div", { class: "spread-list" },
     h("div", { class: "table-head" }, h("h3", { text: heading }), h("p", { class: "quiet", text: remark })),
     h("ol", { class: "spread-bars", "data-testid": testid }, bars.map((bar) => {
       const parts = bar.parts.toSorted((one, other) => CAUSES.indexOf(one.cause) - CAUSES.indexOf(other.cause));
       const row = stack({ parts, whole, theme });
-      return h(
-        "li",
-        {},
-        h(
-          "button",
-          { type: "button", class: `spread-row ${bar.slower ? "slow" : ""}`, "aria-pressed": String(Boolean(bar.on)), onclick: () => choose(bar) },
+      return h("li", {},
+        button({ class: `spread-row ${bar.slower ? "slow" : ""}`, "aria-pressed": String(Boolean(bar.on)), onclick: () => choose(bar) },
           h("span", { class: "bar-name" }, named(bar.title, { most: 48 })),
           row,
           h("span", { class: "bar-figure", text: show(bar.time_s ?? bar.floor_s, "s", 4) }),

@@ -30,16 +30,12 @@ function described(parts, whole, minimum) {
 
 /** The legend of a bar: what each colour is, with its seconds (after those `before`) and share. */
 export function stackLegend({ parts, whole, theme, minimum = false, testid = null }) {
-  return h(
-    "ul",
-    { class: "stack-legend", "data-testid": testid },
+  return h("ul", { class: "stack-legend", "data-testid": testid },
     parts.filter(({ seconds, before }) => before !== undefined || seconds === null || seconds >= VISIBLE * whole).map(({ cause, seconds, before }) => {
       const swatch = h("span", { class: "swatch square", "aria-hidden": "true" });
       swatch.style.background = causeColour(theme, cause);
       const share = seconds === null ? "" : ` ${percent(seconds / whole)}`;
-      return h(
-        "li",
-        { "data-cause": cause, title: VOCABULARY.cause_meanings[cause] ?? null },
+      return h("li", { "data-cause": cause, title: VOCABULARY.cause_meanings[cause] ?? null },
         swatch,
         h("span", { text: partTitle(cause, minimum) }),
         seconds !== null && h("b", { text: before === undefined ? show(seconds, "s", 3) : `${show(before, "s", 3)} → ${show(seconds, "s", 3)}` }),

@@ -5,23 +5,23 @@
  * Shift or Ctrl in addition to others), Right and Left open and close one that stands for several.
  */
 
-import { LONGEST_TITLE, elided, framed, h } from "#page/dom.js";
+import { LONGEST_TITLE, button, elided, framed, h, named } from "#page/dom.js";
 
 const HEIGHT = 30; // of a row, in pixels; the stylesheet says the same
 const SPARE = 8; // rows kept above and below what is in sight
 const SAMPLE = 150; // rows whose words decide the width of a column
 const WIDEST = { name: 165, scope: 260, location: 220, module: 160, category: 170 };
 const SHORTEST_NAME = 300;
+const OPENER = 36; // pixels of a swatch and the button that opens a row
 const NARROW = 600; // pixels of a table in which names leave room for a time
 const NAMES = 0.7; // of such a table
 const SCROLLED_NAMES = 0.33; // of a wider table that does not fit
-const OPENER = 20; // pixels of the button that opens a row
 
 /**
  * `columns` are {key, title, unit, description, numeric, main, format(value, row)}, and may have `bar(row)`, a share drawn behind the figure,
  * `swatch(row)`, a colour beside the name, and `tone(row)`, a class. `onsort(key, descending)`, `onselect(ids, extend)`,
  * `onpoint(row | null)` and `onopen(id)` are called on sorting, selecting, hovering, and opening or closing a row that has `opens`.
- * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id), shown()}}
+ * @returns {{root, grid, show({rows, columns, sort, descending, selected}), scrollTo(id)}}
  */
 export function table({ testid, label, onsort = null, onselect = null, onpoint = null, onopen = null, empty = "No rows." }) {
   const head = h("div", { class: "row head", role: "row", "aria-rowindex": "1" });
@@ -29,14 +29,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
   const none = h("p", { class: "empty", text: empty, hidden: true });
   const grid = h(
     "div",
-    {
-      class: "grid",
-      role: "grid",
-      tabindex: "0",
-      "aria-label": label,
-      "aria-multiselectable": onselect ? "true" : null,
-      "data-testid": testid,
-    },
+    { class: "grid", role: "grid", tabindex: "0", "aria-label": label, "aria-multiselectable": onselect ? "true" : null, "data-testid": testid },
     h("div", { role: "rowgroup", class: "heads" }, head),
     body,
   );
@@ -50,7 +43,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
   let measured = 0; // the width of the table for which the columns were measured
   let units = []; // the widest unit of each column: units stand under each other, left-aligned, after right-aligned figures
   let prefix = "";
-  let room = 196; // pixels of the column of names
+  let room = 240; // pixels for names
 
   const isSelected = (row) => row.ops?.some((id) => scene.selected.has(id)) ?? false;
   const idOf = (index) => `${testid}-row-${index}`;
@@ -72,9 +65,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     if (grid.clientWidth && total() > grid.clientWidth) widths = columnWidths(widest, fontFamily, broken);
     // Where even then the table scrolls, names need not be so short.
     if (grid.clientWidth && total() > grid.clientWidth) shortest = Math.max(SHORTEST_NAME, SCROLLED_NAMES * grid.clientWidth);
-    const template = widths.map((width, index) => (
-      scene.columns[index].main ? `minmax(${least(width)}px, 1fr)` : `${width}px`
-    )).join(" ");
+    const template = widths.map((width, index) => (scene.columns[index].main ? `minmax(${least(width)}px, 1fr)` : `${width}px`)).join(" ");
     grid.style.setProperty("--columns", template);
     grid.style.setProperty("--least", `${total()}px`);
     // Names stay in sight only where there is something to scroll to: browsers make a layer of every sticky cell.
@@ -110,20 +101,14 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
         const sorted = scene.sort === column.key;
         const direction = sorted ? (scene.descending ? "descending" : "ascending") : "none";
         const words = [column.title, column.unit ? [" ", h("span", { class: "unit", text: column.unit })] : null];
-        return h(
-          "div",
+        return h("div",
           {
             class: `cell ${column.numeric ? "number" : "word"} ${column.main ? "sticky" : ""} ${sorted ? "sorted" : ""}`,
-            role: "columnheader",
-            "aria-colindex": String(index + 1),
-            "aria-sort": onsort ? direction : null,
+            role: "columnheader", "aria-colindex": String(index + 1), "aria-sort": onsort ? direction : null,
           },
           onsort
-            ? h(
-              "button",
-              {
-                type: "button",
-                tabindex: "-1",
+            ? button({
+              tabindex: "-1",
                 title: column.description ?? null,
                 "data-column": column.key,
                 onclick: () => onsort(column.key, sorted ? !scene.descending : column.numeric),
@@ -145,16 +130,10 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       const shown = text(row, column);
       const cell = h("div", {
         class: `cell ${column.numeric ? "number" : "word"} ${column.main ? "sticky" : ""} ${column.tone?.(row) ?? ""}`,
-        role: "gridcell",
-        "aria-colindex": String(number + 1),
-        "data-column": column.key,
+        role: "gridcell", "aria-colindex": String(number + 1), "data-column": column.key,
       });
       if (column.numeric) cell.append(...quantity(shown, units[number]));
-      else cell.append(h("bdi", {
-        dir: "auto",
-        class: "name",
-        ...fitted(shown, column.main ? room - (column.swatch ? 18 : 0) - (row.opens !== undefined || row.inside ? OPENER : 0) : widths[number] - 20),
-      }));
+      else cell.append(named(shown, { shown: fitted(shown.replace(/\s+/g, " ").slice(0, LONGEST_TITLE), (column.main ? room : widths[number]) - 22) }));
       if (column.bar) cell.style.setProperty("--bar", `${Math.max(0, Math.min(1, column.bar(row) || 0)) * 100}%`);
       if (column.bar) cell.classList.add("barred");
       if (column.swatch) cell.prepend(swatch(column.swatch(row)));
@@ -166,19 +145,10 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
     return element;
   }
 
-  /** A text in so many pixels, its middle left out where it is longer: cells do not clip, which would cost a layer's work for each. */
-  function fitted(shown, pixels) {
-    const whole = shown.replace(/\s+/g, " ");
-    if (context.measureText(whole.slice(0, LONGEST_TITLE)).width <= pixels) return { text: whole };
-    let letters = Math.min(whole.length, LONGEST_TITLE);
-    let text = whole;
-    for (let tries = 0; tries < 6 && letters > 2; tries += 1) {
-      const wide = context.measureText(text.slice(0, LONGEST_TITLE)).width;
-      if (wide <= pixels) break;
-      letters = Math.min(letters - 1, Math.floor((letters * pixels) / wide));
-      text = elided(whole, Math.max(3, letters));
-    }
-    return { text, title: shown.slice(0, LONGEST_TITLE) };
+  /** A text in so many pixels, its middle left out where it is longer. */
+  function fitted(text, pixels) {
+    const { width } = context.measureText(text);
+    return width <= pixels ? text : elided(text, Math.max(3, Math.floor((text.length * pixels) / width) - 1));
   }
 
   function quantity(shown, width) {
@@ -191,8 +161,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
 
   /** The button that opens and closes a row of several. */
   function opener(row) {
-    return h("button", {
-      type: "button",
+    return button({
       class: "opener",
       tabindex: "-1",
       "aria-expanded": String(row.opens),
@@ -227,8 +196,7 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       made.delete(index);
     }
     context.font = `13px ${getComputedStyle(document.body).fontFamily}`;
-    const nameHead = head.querySelector(".sticky");
-    room = (nameHead?.offsetWidth || 240) - 21;
+    room = (head.querySelector(".sticky")?.offsetWidth || 240) - (onopen ? OPENER : 0);
     const added = document.createDocumentFragment();
     for (let index = first; index < last; index += 1) {
       if (made.has(index)) continue;
@@ -341,8 +309,6 @@ export function table({ testid, label, onsort = null, onselect = null, onpoint =
       bring(index);
       if (page) made.get(index)?.scrollIntoView({ block: "nearest", inline: "nearest" });
     },
-    /** What was shown last, for paper. */
-    shown: () => scene,
   };
 }
 

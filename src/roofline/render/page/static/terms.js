@@ -1,6 +1,6 @@
 /** The glossary: every term of the page, in tooltips and in a dialog that is one click away. */
 
-import { fill, h } from "#page/dom.js";
+import { button, fill, h } from "#page/dom.js";
 import { VOCABULARY } from "#page/vocabulary.js";
 
 const MEANINGS = new Map(VOCABULARY.terms.map(([word, said]) => [word.toLowerCase(), said]));
@@ -14,19 +14,11 @@ export function meaning(word) {
 /** A button that opens the glossary. */
 export function glossary() {
   const dialog = h("dialog", { class: "glossary", "aria-labelledby": "glossary-title", "data-testid": "glossary-panel" });
-  const close = h("button", { type: "button", class: "plain-button", text: "Close", onclick: () => dialog.close() });
-  fill(
-    dialog,
+  const close = button({ text: "Close", onclick: () => dialog.close() });
+  fill(dialog,
     h("div", { class: "table-head" }, h("h2", { id: "glossary-title", text: "Glossary" }), close),
     h("dl", { class: "words" }, VOCABULARY.terms.map(([word, said]) => [h("dt", { text: word }), h("dd", { text: said })])),
   );
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // beside it
-  const button = h("button", {
-    type: "button",
-    class: "menu-button",
-    "data-testid": "glossary",
-    text: "Glossary",
-    onclick: () => dialog.showModal(),
-  });
-  return { button, dialog };
+  return { button: button({ class: "menu-button", "data-testid": "glossary", text: "Glossary", onclick: () => dialog.showModal() }), dialog };
 }

@@ -2,7 +2,7 @@
 
 import { CAUSES } from "#page/chosen.js";
 import { causeColour } from "#page/colours.js";
-import { announce, elided, fill, h, named, shortName } from "#page/dom.js";
+import { announce, button, elided, fill, h, named, shortName } from "#page/dom.js";
 import { hostAt, hostLegend, hostStrip } from "#page/host_lane.js";
 import { stepTitle } from "#page/rows.js";
 import { partTitle, VISIBLE } from "#page/stack.js";
@@ -23,27 +23,20 @@ export function timeline({ report, idle, store }) {
   const names = new Map(report.ops.map((op) => [op.id, op.label ? elided(op.label, LONGEST) : shortName(op.name, LONGEST)]));
   const devices = new Map((report.input.devices ?? []).map((one) => [one.id, one]));
   const steps = new Map((report.steps ?? []).map((one) => [one.step, one]));
-  const buttons = spans.map((key) => h("button", {
-    type: "button",
-    class: "entry",
-    "data-testid": `timeline-${key}`,
-    onclick: () => store.set({ timeline: key, stretch: null }),
+  const buttons = spans.map((key) => button({
+    class: "entry", "data-testid": `timeline-${key}`, onclick: () => store.set({ timeline: key, stretch: null }),
   }));
   const colours = h("ul", { class: "legend", "data-testid": "timeline-legend" });
   const chosen = h("span", { role: "status", "data-testid": "timeline-chosen" });
-  const clear = h("button", { type: "button", class: "plain-button", text: "Clear", "data-testid": "timeline-clear", onclick: () => store.set({ stretch: null }) });
+  const clear = button({ text: "Clear", "data-testid": "timeline-clear", onclick: () => store.set({ stretch: null }) });
   const labels = h("div", { class: "lane-names", "aria-hidden": "true" });
   const drawn = h("div", { class: "lanes" });
   const shade = h("div", { class: "stretch", hidden: true, "data-testid": "timeline-stretch" });
   const line = h("div", { class: "moment", hidden: true });
-  const plot = h(
-    "div",
+  const plot = h("div",
     {
-      class: "lane-plot",
-      role: "slider",
-      tabindex: "0",
-      "aria-label": "Timeline. Arrow keys move, Shift and arrow keys select a stretch, Escape clears it",
-      "data-testid": "timeline-plot",
+      class: "lane-plot", role: "slider", tabindex: "0",
+      "aria-label": "Timeline. Arrow keys move, Shift and arrow keys select a stretch, Escape clears it", "data-testid": "timeline-plot",
     },
     drawn,
     shade,
@@ -51,12 +44,8 @@ export function timeline({ report, idle, store }) {
   );
   const axis = h("div", { class: "lane-axis quiet", "aria-hidden": "true" });
   const tip = h("div", { class: "card", role: "tooltip", hidden: true, "data-testid": "timeline-card" });
-  const root = h(
-    "section",
-    { class: "timeline", id: "timeline", "aria-label": "Timeline", hidden: !spans.length, "data-testid": "timeline" },
-    h(
-      "div",
-      { class: "timeline-head" },
+  const root = h("section", { class: "timeline", id: "timeline", "aria-label": "Timeline", hidden: !spans.length, "data-testid": "timeline" },
+    h("div", { class: "timeline-head" },
       h("h2", { text: "Timeline" }),
       h("div", { class: "legend", role: "group", "aria-label": "Time shown" }, buttons),
       h("p", { class: "timeline-chosen" }, chosen, clear),
@@ -114,8 +103,7 @@ export function timeline({ report, idle, store }) {
     line.style.left = `${(100 * (place.bucket + 0.5)) / count()}%`;
     const { when, device, length, parts, ops, rest, host } = describe(place);
     const row = (name, seconds) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "figure", text: show(seconds, "s", 3) }), h("td", { class: "remark", text: percent(seconds / length) }));
-    fill(
-      tip,
+    fill(tip,
       h("p", { class: "card-name", text: [when, device].filter(Boolean).join(", ") }),
       ops.length > 0 && h("table", { class: "facts" }, ops.map(({ name, seconds }) => row(named(name), seconds)), rest > 0 && row("other ops", rest)),
       h("table", { class: "facts" }, parts.map(({ cause, seconds }) => row(partTitle(cause), seconds))),
