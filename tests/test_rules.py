@@ -14,11 +14,11 @@ from roofline.rule_failures import RuleFailures
 from roofline.rules import RULES
 from roofline.rules.product_order.narrow_last import costly_orders
 from roofline.rules.product_order.summed import summed_products
-from roofline.sources.torch_trace import lower
 from roofline.sources.torch_trace.context import Context
 from roofline.sources.torch_trace.executions import Execution
+from roofline.sources.torch_trace.lower.graph import graph_of as graph_of_trace
+from roofline.sources.torch_trace.lower.recorded import Recorded
 from roofline.sources.torch_trace.pricing import PricedOp
-from roofline.sources.torch_trace.recorded import Recorded
 from roofline.torch.lower import graph_of
 from roofline.torch.recorder import BACKWARD, Seen
 from roofline.torch.workload import ops_of
@@ -240,7 +240,7 @@ def guessed_graph(calls: list[Seen]) -> Graph:
         has_shards=False,
         sequence=lambda execution: calls[execution.op].sequence,
     )
-    return lower.graph_of(recorded)
+    return graph_of_trace(recorded)
 
 
 def reasons_of(graph: Graph) -> Counter[tuple[str, str]]:

@@ -18,12 +18,14 @@ from ..timeline import spans, with_host, with_lanes, with_timeline
 from .compilations import capturing_steps, compiled_steps
 from .context import Contexts
 from .earlier_launches import recorded_twins
-from .execution_trace import tensors_by_execution_trace
 from .executions import executions_of
 from .graphs import replays_of
 from .host import host_of, launches_of
 from .idle import IdleDevice, explain
 from .linking import used_launches, work_of
+from .lower.execution_trace import tensors_by_execution_trace
+from .lower.tensor_ids import read_ids, tensors_by_ids
+from .lower.used_tensors import NEVER_FREED, UsedTensors
 from .pricing import Prices, priced_executions
 from .ranks import waiting_included
 from .read.arrays import distinct
@@ -32,9 +34,7 @@ from .read.properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .read.reading import Trace
 from .rows import ORDERED_STEPS, PS, DeviceRows
 from .steps import steps_of
-from .tensor_ids import read_ids, tensors_by_ids
 from .trials import tried_events
-from .used_tensors import NEVER_FREED, UsedTensors
 
 LEAST_NOTED = 0.001  # the share of unpriced busy time above which there is a note
 LAST_LAUNCHES = 3  # a step is complete if one of its last launches ran

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from .recorded import PricedExecution
+from .lower.recorded import PricedExecution
 
 _CONVERTS = re.compile(r"n(?:c(?:d?hw|x))To_?n(?:d?hwc|xc)|n(?:d?hwc|xc)To_?nc(?:d?hw|x)", re.IGNORECASE)
 

@@ -40,7 +40,7 @@ def read_part(
     if _replays_unknown_graphs(trace.columns.names):
         trace.notes += with_captures(trace, capture_files(path))
     if trace.columns.functions:
-        from .execution_trace import best_of
+        from .lower.execution_trace import best_of
 
         trace.observed, notes = best_of(execution_trace_files(path), {process for process, *_ in trace.columns.threads})
         trace.notes += notes

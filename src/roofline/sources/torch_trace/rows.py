@@ -28,14 +28,14 @@ from .conversions import converted_shares
 from .executions import Execution, Executions
 from .intervals import covered, merged, uncovered
 from .linking import Work
-from .lower import graph_of
+from .lower.graph import graph_of
+from .lower.recorded import Recorded
+from .lower.used_tensors import UsedTensors
 from .pricing import PricedOp, Prices
 from .read.arrays import Flags, Integers, distinct
 from .read.columns import KERNEL, MEMCPY, NONE, Numbered
 from .read.op_arguments import first_shapes, label
-from .recorded import Recorded
 from .second_passes import LEAST, MULTIPLY, second_passes
-from .used_tensors import UsedTensors
 
 PS = 1000  # in a nanosecond
 ORDERED_STEPS = 2  # first steps whose launches are kept in order

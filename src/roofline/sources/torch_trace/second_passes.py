@@ -7,7 +7,7 @@ modules, shapes and order as those of another pass, and only one of the two is r
 from collections.abc import Iterable, Iterator, Sequence
 
 from ...torch_prices import Tensor
-from .recorded import PricedExecution
+from .lower.recorded import PricedExecution
 
 LEAST = 4  # products of a repeated pass: fewer may be the same by chance
 MULTIPLY = frozenset(("matmul", "convolution", "attention"))

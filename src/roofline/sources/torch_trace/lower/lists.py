@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ...dtypes import DTYPES
-from ...graph import Array, Graph, Node
-from ...resource import HBM
-from ...torch_prices import Tensor
-from ...torch_prices.operators import FOREACH, LISTS, lists_in
-from ...torch_prices.optimizers import FOREACH as READ
-from ...torch_prices.optimizers import FUSED
-from .pricing import PricedOp
-from .read.columns import NONE
+from ....dtypes import DTYPES
+from ....graph import Array, Graph, Node
+from ....resource import HBM
+from ....torch_prices import Tensor
+from ....torch_prices.operators import FOREACH, LISTS, lists_in
+from ....torch_prices.optimizers import FOREACH as READ
+from ....torch_prices.optimizers import FUSED
+from ..pricing import PricedOp
+from ..read.columns import NONE
 from .recorded import Recorded
 from .used_tensors import Operand, Used, UsedTensors
 

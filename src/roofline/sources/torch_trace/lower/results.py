@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from ...dtypes import dtype
-from ...graph import SOFTMAXES, Axes, Operator, Padding, Rows, Sizes
-from ...torch_prices import Call, Tensor
-from ...torch_prices.call import INT64
-from ...torch_prices.convolutions import convolved
-from ...torch_prices.copies import windows_result
-from ...torch_prices.operators import OF_TABLE, TABLE_GRADIENTS, Meaning
-from ...torch_prices.transforms import transformed
-from .pricing import PricedOp
+from ....dtypes import dtype
+from ....graph import SOFTMAXES, Axes, Operator, Padding, Rows, Sizes
+from ....torch_prices import Call, Tensor
+from ....torch_prices.call import INT64
+from ....torch_prices.convolutions import convolved
+from ....torch_prices.copies import windows_result
+from ....torch_prices.operators import OF_TABLE, TABLE_GRADIENTS, Meaning
+from ....torch_prices.transforms import transformed
+from ..pricing import PricedOp
 
 SIZE_KEEPING = frozenset(("elementwise", "cast", "copy", "normalisation", "softmax"))
 REARRANGED = frozenset(f"aten::{name}" for name in ("roll", "flip", "rot90", "tril", "triu", "pixel_shuffle", "pixel_unshuffle"))

@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...errors import SourceError
-from ...graph.array_memory import Position
-from ...torch_prices import CPP_TYPES, Tensor
-from ...units import parse
-from .host import Host
-from .read.columns import NONE
+from ....errors import SourceError
+from ....graph.array_memory import Position
+from ....torch_prices import CPP_TYPES, Tensor
+from ....units import parse
+from ..host import Host
+from ..read.columns import NONE
 from .used_tensors import Operand, Used, UsedTensors, callers_of, places_of
 
 MOST_BYTES = int(parse("512 MiB", "B"))

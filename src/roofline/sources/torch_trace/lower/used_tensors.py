@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from ...graph.array_memory import Position
-from ...torch_prices import Tensor
-from .host import Host
-from .read.arrays import Integers
-from .read.columns import NONE, OP
+from ....graph.array_memory import Position
+from ....torch_prices import Tensor
+from ..host import Host
+from ..read.arrays import Integers
+from ..read.columns import NONE, OP
 
 NEVER_FREED = 2**62  # the program left it at the end
 Operand = tuple[Tensor | None, Position | None]  # unknown sizes, or without memory

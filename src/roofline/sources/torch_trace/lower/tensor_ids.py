@@ -12,13 +12,13 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from ...dtypes import DType
-from ...errors import SourceError
-from ...graph.array_memory import Position
-from ...torch_prices import Tensor
-from ...torch_prices.operators import tensors_of
-from .host import Host
-from .read.columns import NONE
+from ....dtypes import DType
+from ....errors import SourceError
+from ....graph.array_memory import Position
+from ....torch_prices import Tensor
+from ....torch_prices.operators import tensors_of
+from ..host import Host
+from ..read.columns import NONE
 from .used_tensors import NEVER_FREED, Operand, Used, UsedTensors, callers_of, places_of
 
 Number = Annotated[int, Meta(ge=NONE, lt=2**62)]

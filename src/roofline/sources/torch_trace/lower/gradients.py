@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Iterator
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...graph import Array, Gradient, Graph, Node, Operator, Phase
-from .executions import Execution
-from .read.columns import NONE
+from ....graph import Array, Gradient, Graph, Node, Operator, Phase
+from ..executions import Execution
+from ..read.columns import NONE
 from .recorded import Recorded
 
 Shape = tuple[int, ...]

@@ -1,0 +1,1 @@
+"""Lowers the executions of a trace to a graph."""
