@@ -22,6 +22,7 @@ PAGES = {
     "hlo": "hlo.md",
     "fusion-report": "fusion_report.md",
     "whatif": "whatif.md",
+    "explain": "findings.md",
     "validate": "validate.md",
     "compare": "comparison.md",
     "check": "check.md",

@@ -8,7 +8,7 @@ from roofline.analysis.cache_hits import with_cache_hits
 from roofline.cost import Cost
 from roofline.machine import Capacity, Machine
 from roofline.placement import place_op
-from roofline.render.text import report_text
+from roofline.render.screen import report_text
 from roofline.resource import Resource
 from roofline.workload import Op, Recording, Workload
 

@@ -102,7 +102,7 @@ def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> No
 def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None:
     assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--name", "^fusion.4$"]) == 0
     said = capsys.readouterr().out
-    table = said.partition("Model and hardware counters")[2].partition("\n\n  input")[0].split("\n")
+    table = said.partition("Model and hardware counters")[2].partition("\n\n")[0].split("\n")
     assert [line.split()[-3:] for line in table if " hbm " in line] == [["10.51", "GB", "0.979"]]
     assert "hardware" in said
 

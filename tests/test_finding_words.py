@@ -36,7 +36,7 @@ def test_less_work_can_end_below_the_minimum_of_the_program_as_written() -> None
     found = _of(report, "unfused-chain")
     assert found.after_s == pytest.approx(25)
     assert "the run would take 25 s, below the minimum of the program as written." in found.message
-    assert "40 s is the minimum for this program as written" in report.summary
+    assert "40 s is its minimum as written" in report.summary
     slow = report_on(*(an_op(one.name, {"hbm": 200}, 80.0, module=one.module, takes=array, gives=array) for one in parts))
     assert "as written" not in _of(slow, "unfused-chain").message + slow.summary  # 80 s are left, more than the 40 s of the minimum
 

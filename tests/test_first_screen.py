@@ -10,8 +10,8 @@ import roofline as rl
 from every import every
 from roofline.cli import main
 from roofline.render.program_facts import program_facts
+from roofline.render.screen import LINES, fine_line, report_text
 from roofline.render.tables import Paper
-from roofline.render.text import fine_line, report_text
 from roofline.report import Finding, OpInfo
 from roofline.units import rounded, show
 
@@ -26,20 +26,24 @@ def _out(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 def test_the_sentence_the_bar_the_findings_the_table_and_the_facts_come_in_this_order(capsys: pytest.CaptureFixture[str]) -> None:
     out = _out(capsys, "sample:train")
-    assert " ".join(out.partition("\n\n")[0].split()) == rl.analyze("sample:train").summary
+    assert out.partition("\n\n")[0] == rl.analyze("sample:train").summary
     order = [
         "28.2 ms per step",
+        "\nFirst: ",
         "\n[####",
         "# needed ",
-        "What to do next\n 1. saves about ",
-        "Only less work helps in ",
-        "\nop  ",
-        "\n  input ",
+        "  saves  share  step then",
+        "\n1 ",
+        "more: roofline explain ",
+        "\nop, by time lost ",
+        "Only less work helps ",
+        "\n231 ops on h200-sxm",
+        "\nnote: ",
     ]
     places = [out.index(said) for said in order]
     assert places == sorted(places)
-    assert "\nop " in out
-    assert re.search(r"^op +time/step +share +bound +efficiency +lost/step$", out, re.MULTILINE)
+    assert "\nop, by time lost " in out
+    assert re.search(r"^op, by time lost +time/step +share +bound +efficiency +lost/step$", out, re.MULTILINE)
 
 
 @every("name", ["jax_train.xplane.pb.gz", "jax_fusion.xplane.pb", "jax_scan.xplane.pb.gz", "jax_offload.xplane.pb.gz"])
@@ -71,23 +75,16 @@ def test_what_is_fine_is_said_only_of_ops_that_take_time() -> None:
     ops = tuple(OpInfo(id=n, rank=n, name=str(n), time_s=time, floor_s=time * 0.8) for n, time in enumerate((99.5, 0.5)))
     fine = tuple(Finding(kind=word, title=f"the {word}", message="", ops=(n,)) for n, word in enumerate(("products", "memory")))
     report = replace(rl.analyze("sample:train"), ops=ops, findings=fine)
-    assert (
-        fine_line(report)
-        == "Only less work helps in the products (100% of op time, at 80% of the roofline): such kernels get no faster on this chip."
-    )
+    assert fine_line(report) == "Only less work helps products (100% of time, at 80% of roof)."
     both = replace(report, ops=tuple(replace(op, time_s=1.0, floor_s=0.6) for op in ops))
-    each = "(50% of op time, at 60% of the roofline)"
-    assert fine_line(both) == f"Only less work helps in the products {each} and the memory {each}: such kernels get no faster on this chip."
+    each = "(50% of time, at 60% of roof)"
+    assert fine_line(both) == f"Only less work helps products {each} and memory {each}."
     small = replace(both, findings=(fine[0], replace(fine[1], kind="latency", title="the small ones")))
-    assert fine_line(small) == (
-        f"Only less work helps in the products {each}: such kernels get no faster on this chip. "
-        f"Only fewer launches help the small ones {each}: fuse or batch them."
-    )
+    assert fine_line(small) == f"Only less work helps products {each}. Only fewer launches help small ones {each}."
     far = replace(both, ops=(ops[0], replace(ops[1], time_s=99.5, floor_s=59.0)))
     assert fine_line(far) == (
-        "Only less work helps in the products (50% of op time, at 80% of the roofline): such kernels get no faster on this chip. "
-        "Only less work or other shapes help in the memory (50% of op time, at 59% of the roofline): kernels of their shapes get no faster "
-        "on this chip."
+        "Only less work helps products (50% of time, at 80% of roof). "
+        "Only less work or other shapes help memory (50% of time, at 59% of roof)."
     )
 
 
@@ -127,10 +124,20 @@ def test_unneeded_bytes_are_a_share_of_all_known_bytes() -> None:
 
 
 def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) -> None:
-    findings = _out(capsys, "sample:train").partition("What to do next")[2].partition("\nop ")[0]
-    blocks = re.split(r"^ \d\. ", findings, flags=re.MULTILINE)[1:]
-    levers = [[line for line in re.findall(r"^    - (.*)", block, re.MULTILINE) if "(roofline whatif)" not in line] for block in blocks]
-    assert {len(each) for each in levers} == {1}, "every finding of the sample has something to try"
+    _, _, findings = _out(capsys, "sample:train").partition("  saves  share")
+    lines = findings.partition("\nop, ")[0].splitlines()[1:]
+    assert [line[:2] for line in lines if line] == ["1 ", "  ", "2 ", "  ", "  "], "each finding has one, and where to read more comes last"
+
+
+def test_a_screen_has_28_lines_at_most() -> None:
+    for path in sorted(PROFILES.glob("*.xplane.pb*")) + sorted(PROFILES.glob("torch_*.json.gz")):
+        assert len(report_text(rl.analyze(path), Paper(width=100)).splitlines()) <= LINES, path.name
+
+
+def test_details_are_the_whole_sentences_and_all_facts(capsys: pytest.CaptureFixture[str]) -> None:
+    out = _out(capsys, "sample:train", "--details")
+    assert "What to do next\n 1. saves about " in out
+    assert out.index("Only less work helps ") < out.index("\n  input ")
 
 
 def test_a_program_without_times_has_minimum_times_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +168,7 @@ def test_no_rows_are_no_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_compilers_names_are_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     out = _out(capsys, "sample:train", "--columns", "label,name,time,hbm", "--unfold", "--top", "1")
-    assert re.search(r"^op +name +time/step +hbm/step$", out, re.MULTILINE)
+    assert re.search(r"^op, by time lost +name +time/step +hbm/step$", out, re.MULTILINE)
     assert re.search(r"^jax_programs.py:38  dot 32000×8192×2048 bf16 +custom-call.21 +1.359 ms +688.9 MB$", out, re.MULTILINE)
 
 
@@ -181,12 +188,10 @@ def test_markdown_has_the_same_in_the_same_order(tmp_path: Path, capsys: pytest.
     _out(capsys, "sample:train", "-o", str(file), "--top", "3")
     text = file.read_text()
     assert text.startswith("**28.2 ms per step on one NVIDIA H200")
-    places = [
-        text.index(said) for said in ("```text\n[####", "\n1. **saves about 4.2 ms per step**: ", "\n| op | time/step |", "\n- chip: ")
-    ]
+    places = [text.index(said) for said in ("```text\n[####", "\n| 1 | 4 ms | 14% |", "\n| op | time/step |", "\n- chip: ")]
     assert places == sorted(places)
     assert "| `layer*/mlp dot 8192×8192×2048 bf16 bwd ×8` | 2.81 ms |" in text
-    assert text.count("\n| `") == 3
+    assert text.partition("### Ops")[2].count("\n| `") == 3
 
 
 def test_markdown_has_the_columns_and_groups_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Capacity, Machine
-from roofline.render.text import report_text
+from roofline.render.screen import report_text
 from roofline.resource import HBM
 from roofline.sources import read
 from roofline.workload import PeakMemory
@@ -170,7 +170,7 @@ def test_the_peak_before_compilation_is_called_an_estimate(tmp_path: Path) -> No
     for header, says in (("", "estimated before compilation"), (", is_scheduled=true", "; by liveness over")):
         written.write_text(f"HloModule m{header}\n\nENTRY e {{\n  x = f32[256] parameter(0)\n  ROOT y = f32[256] sine(x)\n}}\n")
         chip = Machine.of("toy", {"vector/fp32": 100, "hbm": 10})
-        assert says in " ".join(report_text(analyze(written, chip)).split())
+        assert says in " ".join(report_text(analyze(written, chip), details=True).split())
 
 
 def test_a_buffer_assignment_is_read_with_its_trace() -> None:
@@ -232,9 +232,9 @@ def test_a_program_that_does_not_fit_is_the_first_thing_said(tmp_path: Path) -> 
     assert tight.findings[0].kind == "out-of-memory"
     assert tight.findings[0].message == "m needs 3.072 kB of memory and tiny has 3 kB: 72 B too much."
     # After the sentence.
-    assert report_text(tight).splitlines()[3].startswith(" 1. m needs 3.072 kB of memory and tiny has 3 kB")
-    assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight)
-    assert "does not fit" not in report_text(roomy)
+    assert report_text(tight).splitlines()[4].strip().startswith("m needs 3.072 kB of memory and tiny has 3 kB")
+    assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight, details=True)
+    assert "does not fit" not in report_text(roomy, details=True)
 
 
 UPDATE = """

@@ -12,8 +12,8 @@ import roofline
 from roofline.cli import main
 from roofline.errors import UNSAFE, clean
 from roofline.render.export import to_csv
+from roofline.render.screen import report_text
 from roofline.render.tables import Paper
-from roofline.render.text import report_text
 from roofline.report import Report
 
 DATA = Path(__file__).parent / "data"

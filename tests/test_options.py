@@ -167,7 +167,7 @@ def test_a_comparison_takes_what_a_program_does_not_say(capsys: Capture, tmp_pat
 
 
 def test_the_notes_of_ops_reach_the_terminal_and_sums_add_what_is_known(capsys: Capture) -> None:
-    assert main(["analyze", HLO, "--chip", "v5e"]) == 0
+    assert main(["analyze", HLO, "--chip", "v5e", "--details"]) == 0
     said = " ".join(capsys.readouterr().out.split())  # lines are 100 columns at most
     assert "give it with --trips search=N" in said
     assert "price it with roofline.register_call('my_kernel', function)" in said

@@ -17,7 +17,7 @@ from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Capacity, Machine
-from roofline.render.text import report_text
+from roofline.render.screen import report_text
 from roofline.resource import HBM, Resource
 from roofline.sources import read
 from roofline.sources.hlo_dump import program_files, read_modules
@@ -227,7 +227,7 @@ def test_how_full_vmem_is_stands_beside_main_memory(tmp_path: Path) -> None:
     report = analyze(read(file, toy), toy)
     assert report.memory is not None
     assert vmem(report.memory).capacity_bytes == 2 * (MATRIX + 3_000_000)
-    said = " ".join(report_text(report).split())
+    said = " ".join(report_text(report, details=True).split())
     assert "vmem peak at least 7.194 MB of 14.39 MB (50%): arrays 4.194 MB, scoped 3 MB; at a; largest s f32[1024,1024], 4.194 MB" in said
 
 

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from math import fsum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from .op_parts import summed
 from .report import FoldInfo, OpInfo, Report
@@ -129,13 +130,14 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
 class TableRows(Struct, frozen=True, kw_only=True):
     """The rows of a table of ops: ``per`` is ``step`` where times and amounts are those of one step; percentages are of ``whole_s``.
 
-    Where there are several ``devices`` everything is the mean over them.
+    Where there are several ``devices`` everything is the mean over them. ``order`` is by what they are sorted, if not by their time.
     """
 
     rows: Sequence[OpInfo]
     per: str = ""
     whole_s: float = 0.0
     devices: int = 1
+    order: str = ""
 
 
 def table_rows(
@@ -163,3 +165,16 @@ def table_rows(
         whole_s=fsum([op.weight_s for op in each]),  # the same in any order of the ops
         devices=devices,
     )
+
+
+def by_loss(table: TableRows) -> TableRows:
+    """The rows by the time that they lose, the most first: of an op without a known minimum all of its time. Of a program without times
+    the rows as they are.
+    """
+    if not any(op.lost_s for op in table.rows):
+        return table
+    return replace(table, rows=tuple(sorted(table.rows, key=_lost, reverse=True)), order="time lost")
+
+
+def _lost(op: OpInfo) -> float:
+    return op.weight_s if op.lost_s is None else op.lost_s

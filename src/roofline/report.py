@@ -268,13 +268,15 @@ class Finding(Row, frozen=True, kw_only=True):
 
     ``saving_s`` is in device-seconds, summed over devices, as ops' times are. ``saving_per_device_s`` is the time saved on the clock of the
     run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps. ``after_s`` is the run's device-seconds
-    without them. ``title`` is what the finding is about, in a few words. ``predicted`` is the effect of the change that it recommends,
+    without them. ``title`` is what the finding is about, in a few words, ``where`` the scope and the source line of the op that it is most
+    about. ``predicted`` is the effect of the change that it recommends,
     where that can be computed.
     """
 
     kind: str
     message: str
     title: str = ""
+    where: str = ""
     ops: tuple[int, ...] = ()
     saving_s: Number | None = None
     saving_per_device_s: Number | None = None

@@ -1,4 +1,4 @@
-"""The first sentence of a report: how long, how far from the minimum, where the time goes, and what to do first."""
+"""The first two lines of a report: how long and how far from the minimum, and what to do first."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,23 +6,12 @@ from ..report import DeviceInfo, Finding, MachineInfo, Point
 from ..units import approximate, percent, rounded, show
 
 NOTABLE = 0.01  # of the time: a smaller loss is left out (a choice, as for findings)
-CAUSES = 3  # causes of lost time that the sentence names
-WORDS = {
-    "memory": "memory",
-    "compute": "compute",
-    "communication": "communication",
-    "latency": "launches",
-    "unpriced": "ops without a known minimum",
-    "idle": "idle time",
-    "unneeded": "work that was not needed",
-    "autotuning": "autotuning",
-}
 CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
-    """The time of a step or of the program, its minimum time, the largest losses, and the first finding."""
+    """The time of a step or of the program and its minimum time in one line, what to do first in the next."""
     whole = [point for point in points if point.infeed_outfeed] or points
     point = next((p for p in whole if p.scope == "average"), None) or next((p for p in whole if p.scope == "total"), None)
     if point is None:
@@ -34,11 +23,15 @@ def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[Dev
         partly = None in (*point.work.values(), *point.bytes.values())
         if partly and not least_s:
             return f"The minimum time{per} on {where} is not known: no op has a known cost."
-        first = f"Minimum time {'at least ' if partly else ''}{show(rounded(least_s, 3), 's')}{per} on {where}{_utilization(point)}"
+        first = f"Minimum time {'at least ' if partly else ''}{show(rounded(least_s, 3), 's')}{per} on {where}"
         first += "; the cost of some ops is not known." if partly else "."
-        return " ".join(filter(None, [first, *_throughput(point, len(devices), "At most "), _start(findings, None)]))
-    first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}{_utilization(point)}."
-    return " ".join(filter(None, [first, *_throughput(point, len(devices)), _lost(point), _start(findings, point)]))
+        return _lines([first, _utilization(point), *_throughput(point, len(devices), "At most ")], _start(findings, None))
+    first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}."
+    return _lines([first, _utilization(point), *_throughput(point, len(devices))], _start(findings, point))
+
+
+def _lines(sentences: Iterable[str], start: str) -> str:
+    return "\n".join(filter(None, [" ".join(filter(None, sentences)), start]))
 
 
 def _minimum(point: Point, findings: Sequence[Finding]) -> str:
@@ -50,11 +43,11 @@ def _minimum(point: Point, findings: Sequence[Finding]) -> str:
         return "; its minimum is not known"
     least = show(rounded(point.at_roof_s, 3), "s")
     if point.lost.get("unpriced", 0.0) >= NOTABLE * point.time_s:
-        return f"; {least} is the minimum for the ops that have one"
+        return f"; {least} is the minimum of the ops that have one"
     best = next((finding for finding in findings if finding.saving_s), None)
     after_s = point.time_s - (best.saving_per_step_s or best.saving_per_device_s or best.saving_s or 0.0) if best else point.time_s
     written = " as written" if after_s < point.at_roof_s else ""  # the first finding reduces the work below that
-    return f"; {least} is the minimum for this program{written}"
+    return f"; {least} is its minimum{written}"
 
 
 def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
@@ -84,15 +77,7 @@ def _utilization(point: Point) -> str:
     shares = [f"{word} {percent(value)}" for word, value in (("MFU", point.mfu), ("HFU", point.hfu)) if value]
     if len(shares) == 2 and shares[0].removeprefix("MFU") == shares[1].removeprefix("HFU"):
         shares = shares[:1]
-    return f" ({', '.join(shares)})" if shares else ""
-
-
-def _lost(point: Point) -> str:
-    """The largest losses of more than a hundredth of the time."""
-    assert point.time_s
-    large = sorted(((s, cause) for cause, s in point.lost.items() if s >= NOTABLE * point.time_s), reverse=True)[:CAUSES]
-    parts = [f"{show(rounded(seconds, 2), 's')} to {WORDS[cause]}" for seconds, cause in large]
-    return f"Lost: {', '.join(parts)}." if parts else ""
+    return f"{', '.join(shares)}." if shares else ""
 
 
 def _start(findings: Sequence[Finding], point: Point | None) -> str:
@@ -104,6 +89,13 @@ def _start(findings: Sequence[Finding], point: Point | None) -> str:
         if point is not None and point.scope == "average":
             return "No single change saves more than 1%."
         return ""
-    if point is not None and point.scope == "average" and best.saving_per_step_s:
-        return f"Start with {best.title}, to save about {show(rounded(best.saving_per_step_s, 2), 's')} per step."
-    return f"Start with {best.title}, to save about {show(rounded(best.saving_per_device_s or best.saving_s, 2), 's')}."
+    return f"First: {best.title} ({_effect(best, point)})."
+
+
+def _effect(best: Finding, point: Point | None) -> str:
+    """What a change does: the time before and after it, else what it saves."""
+    if best.predicted is not None:
+        return f"{show(rounded(best.predicted.before_s, 3), 's')} to {show(rounded(best.predicted.time_s, 3), 's')}"
+    if point is not None and point.time_s and point.scope == "average" and best.saving_per_step_s:
+        return f"{show(rounded(point.time_s, 3), 's')} to {show(rounded(point.time_s - best.saving_per_step_s, 3), 's')}"
+    return f"saves about {show(rounded(best.saving_per_device_s or best.saving_s, 2), 's')}"

@@ -28,6 +28,7 @@ from .options import (
     names_machine,
     output_options,
     quantity,
+    screen_options,
     throughput_options,
 )
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
@@ -48,7 +49,7 @@ def parser() -> Parser:
         "roofline analyze run/host.xplane.pb --json report.json -o roofline.svg",
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")
-    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
+    screen_options(made)
     reading_options(made)
     host_options(made)
     table_options(made)

@@ -8,14 +8,14 @@ from pathlib import Path
 from ..analysis import analyze
 from ..capture.program import Profiled, Window, checked, profile
 from ..errors import NoActivity
-from ..folding import table_rows
+from ..folding import by_loss, table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
+from ..render.screen import report_text
 from ..render.tables import Paper
-from ..render.text import report_text
 from ..sources import read
 from ..units import parse, show
-from .options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options
+from .options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options, screen_options
 from .output import emit, write, write_message
 from .terminal import chart, chart_options
 
@@ -37,7 +37,7 @@ def parser() -> Parser:
     made.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the command to run, with its arguments")
     made.add_argument("-o", "--output", default="run", metavar="FOLDER", help="output folder (default: run)")
     made.add_argument("--name", metavar="NAME", help="name of the run (default: the time); captures of the same name are hosts of one run")
-    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
+    screen_options(made)
     window = made.add_argument_group("what to record (default: once a step ran without compiling)")
     window.add_argument("--from-start", action="store_true", help="record from the first program on, including its compilation")
     window.add_argument("--delay", metavar="TIME", default="0 s", help="start this long after the first program ran, such as 20s")
@@ -105,9 +105,9 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     html = Path(args.output) / "report.html"
     write(str(html), report_page(report).encode())
     write_message(f"wrote {html}")
-    rows = table_rows(report)
+    rows = by_loss(table_rows(report))
 
     def text(page: Paper) -> str:
-        return report_text(report, page, args.top, rows, chart=chart(args, report, rows, page))
+        return report_text(report, page, args.top, rows, chart=chart(args, report, rows, page), details=args.details)
 
     emit(args, text, report, lambda: op_rows(report.ops))

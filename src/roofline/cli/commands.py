@@ -14,6 +14,7 @@ COMMANDS = {
     "hlo": "cost of an XLA program by scope, source location or category",
     "fusion-report": "what the compiler left unfused in a program, why, and what that costs",
     "whatif": "predict a profile or program after changes: batch, number format, kernels, chip",
+    "explain": "what a kind of finding means, and what to do about it",
     "validate": "check that counts, peaks and measured times of a program agree",
     "compare": "compare two reports op by op",
     "check": "check a profile, program or function against a budget",

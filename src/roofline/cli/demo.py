@@ -12,7 +12,7 @@ from ..machines.cpu import this_cpu
 from ..machines.local import local_card
 from ..machines.measuring.cpu_measured import measure_cpu
 from ..render.export import op_rows
-from ..render.text import report_text
+from ..render.screen import report_text
 from ..render.views import save
 from ..units import parse, show
 from .options import PAGES, Parser, output_options

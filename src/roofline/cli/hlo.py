@@ -9,7 +9,7 @@ from ..analysis import analyze
 from ..grouping import group, group_table
 from ..render.export import group_rows, op_rows
 from ..render.markdown import to_markdown
-from ..render.text import report_text
+from ..render.screen import report_text
 from ..sources.programs import read
 from .options import (
     Parser,
@@ -22,6 +22,7 @@ from .options import (
     machine_options,
     machine_to_read,
     output_options,
+    screen_options,
 )
 from .output import emit_report, shared
 from .program_options import chosen_network, chosen_trips, program_options
@@ -51,7 +52,7 @@ def parser() -> Parser:
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")
     made.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")
     made.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
-    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="rows to show (default 20)")
+    screen_options(made)
     program_options(made)
     limit_options(made)
     machine_options(made)
@@ -72,8 +73,8 @@ def run(words: Sequence[str]) -> int:
     emit_report(
         args,
         report,
-        lambda page: report_text(report, page, args.top, None, grouped),
+        lambda page: report_text(report, page, args.top, None, grouped, details=args.details),
         rows=lambda: group_rows(groups) if groups is not None else op_rows(report.ops),
-        markdown=lambda: to_markdown(report, args.top, None, grouped),
+        markdown=lambda: to_markdown(report, None, None, grouped),
     )
     return 0

@@ -148,6 +148,12 @@ def correction_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--limit", metavar="NAME", help="apply a named lower ceiling of the chip, such as 'no FMA'")
 
 
+def screen_options(parser: argparse.ArgumentParser) -> None:
+    """How much of a report the terminal shows."""
+    parser.add_argument("--top", type=at_least(0), metavar="N", help="ops to show in the table (default: up to 10, as fit one screen)")
+    parser.add_argument("--details", action="store_true", help="show findings in whole sentences with all levers, and all facts and notes")
+
+
 def limit_options(parser: TakesOptions) -> None:
     """Options for the limits on an input's size."""
     defaults = DEFAULT_LIMITS

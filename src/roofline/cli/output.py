@@ -72,7 +72,7 @@ def emit_report(
     elif args.output and is_markdown(args.output):
         from ..render.markdown import to_markdown
 
-        write_page(args, clean(markdown() if markdown else to_markdown(report, args.top)))
+        write_page(args, clean(markdown() if markdown else to_markdown(report)))
     elif args.output:
         from ..render.plot import roofline_chart
 

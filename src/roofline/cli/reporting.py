@@ -9,13 +9,13 @@ from ..analysis.findings.stragglers import spreads
 from ..analysis.throughput import with_throughput
 from ..analysis.without_feeds import without_feeds
 from ..errors import UsageError, did_you_mean
-from ..folding import TableRows, table_rows
+from ..folding import TableRows, by_loss, table_rows
 from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
 from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.op_table import column
+from ..render.screen import ROWS, report_text
 from ..render.tables import Paper
-from ..render.text import report_text
 from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import narrow, select
@@ -65,7 +65,8 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: R
     _check_filters(args, part)
     ops = _selected(args, part)
     unfold = args.unfold or args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
-    rows = table_rows(shown, ops, folded=not unfold, step=args.step, device=args.device, host=args.host)
+    rows = by_loss(table_rows(shown, ops, folded=not unfold, step=args.step, device=args.device, host=args.host))
+    top = ROWS if args.top is None else args.top
     groups = _groups(args, shown, ops)
     spread = spreads(ops, report.by_device, report.input.devices, args.stragglers) if args.stragglers else ()
     grouped = _grouped(args, shown, ops, rows) if groups is not None else None
@@ -75,14 +76,14 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: R
         if args.stragglers:
             from ..render.stragglers import stragglers_text
 
-            extra.append(stragglers_text(spread, args.stragglers, page, args.top))
+            extra.append(stragglers_text(spread, args.stragglers, page, top))
         if args.timeline:
             from ..render.timeline import timeline_text
 
             when = timeline_text(report, page, _devices(args, report))
             extra += [when] if when else []
         drawn = chart(args, shown, rows, page)
-        return report_text(shown, page, args.top, rows, grouped, columns=names, chart=drawn, extra=extra)
+        return report_text(shown, page, args.top, rows, grouped, columns=names, chart=drawn, extra=extra, details=args.details)
 
     def data() -> Sequence[Row]:
         if args.stragglers:
@@ -92,7 +93,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: R
     def markdown() -> str:
         from ..render.markdown import to_markdown  # imported on demand
 
-        return to_markdown(shown, args.top, rows, grouped, columns=names)
+        return to_markdown(shown, top, rows, grouped, columns=names)
 
     emit_report(args, report, text, data, markdown, drawn=shown)
 
@@ -157,4 +158,4 @@ def _counters_comparison(args: argparse.Namespace, workload: Workload, shown: Se
     rows: dict[int, list[Comparison]] = {}
     for row in model_against_counters(workload):
         rows.setdefault(row.op_index, []).append(row)
-    return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, args.top)]
+    return [counters_text([row for op in shown for row in rows.get(op.id, ())], page, ROWS if args.top is None else args.top)]

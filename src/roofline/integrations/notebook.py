@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from ..errors import RooflineError
 from ..folding import table_rows
 from ..render.op_table import headers, op_cells, usual_columns
+from ..render.screen import report_text
 from ..render.tables import Cell, Paper, shorten
-from ..render.text import report_text
 from ..render.views import save
 from ..report import Report
 

@@ -3,38 +3,36 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from ..folding import TableRows, table_rows
+from ..folding import TableRows, by_loss, table_rows
 from ..grouping import GroupTable
 from ..report import Report
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts
+from .screen import FINDINGS, ROWS, advice, finding_cells, fine_line, told_findings
 from .tables import Cell
-from .text import fine_line, group_cells, is_fine, saving_text
+from .text import group_cells
 from .time_bar import Part, bar_text, main_point, time_parts
-
-TOP = 20
-FINDINGS = 5
 
 
 def to_markdown(
     report: Report,
-    top: int = TOP,
+    top: int | None = None,
     rows: TableRows | None = None,
     grouped: GroupTable | None = None,
     *,
     columns: Sequence[str] = (),
 ) -> str:
-    """The sentence, where the time went, the findings, the longest ops or groups of them, and the program's facts.
+    """The sentences, where the time went, the findings, the ops that lose most or groups of them, and the program's facts.
 
     The table is that of `report_text` with the same arguments.
     """
     names = columns or usual_columns(report)
-    rows = rows or table_rows(report)
+    rows, top = rows or by_loss(table_rows(report)), ROWS if top is None else top
     listed_rows = len(rows.rows) if grouped is None else len(grouped.groups)
     cells = (headers(names, rows.per), op_cells(report, rows, names, top)) if grouped is None else group_cells(grouped, top)
     facts = [(label, text) for label, text in program_facts(report, devices=grouped.devices if grouped else rows.devices) if text]
     parts = [
-        f"**{with_escapes(report.summary or report.heading)}**",
+        *(f"**{with_escapes(line)}**" for line in (report.summary or report.heading).splitlines()),
         _bar(time_parts(main_point(report))),
         _findings(report),
         "### Ops" if grouped is None else f"### Ops by {grouped.by}",
@@ -52,18 +50,15 @@ def _bar(parts: Sequence[Part]) -> str:
 
 
 def _findings(report: Report) -> str:
-    """The findings as a numbered list, what each saves in bold."""
-    fine = fine_line(report)
-    shown = [finding for finding in report.findings if not (fine and is_fine(finding))]
-    lines = []
-    for number, finding in enumerate(shown[:FINDINGS], start=1):
-        saving = saving_text(finding)
-        lead = f"**{with_escapes(saving)}**: " if saving else ""
-        lever = f" *{with_escapes(finding.levers[0])}*" if finding.levers else ""
-        lines.append(f"{number}. {lead}{with_escapes(finding.message)}{lever}")
-    parts = ["### What to do next", "\n".join(lines)] if lines else []
-    parts += [f"… and {len(shown) - FINDINGS:,} more in the JSON report"] if len(shown) > FINDINGS else []
-    return "\n\n".join([*parts, *([with_escapes(fine)] if fine else [])])
+    """The findings as a table, each with its first lever, or with what it says where it saves nothing."""
+    told = told_findings(report)
+    parts = []
+    if told:
+        headers, *rows = finding_cells(report, told[:FINDINGS])
+        cells = [[*row, advice(finding)] for row, finding in zip(rows, told, strict=False)]
+        parts += ["### What to do next", markdown_table([*headers, "change"], cells)]
+    parts += [f"… and {len(told) - FINDINGS:,} more in the JSON report"] if len(told) > FINDINGS else []
+    return "\n\n".join([*parts, *([with_escapes(fine_line(report))] if fine_line(report) else [])])
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, code: bool = False) -> str:

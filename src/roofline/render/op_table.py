@@ -219,8 +219,10 @@ def ops_text(report: Report, table_of: TableRows, paper: Paper = PLAIN, top: int
     # Leading text columns are left-aligned.
     left = next((place for place, name in enumerate(names) if not column(name).words), len(names))
     labels = [place for place, name in enumerate(names) if ALIASES.get(name, name) in ("label", "name")]
-    cells = op_cells(report, table_of, names, top)
-    return table(headers(names, table_of.per), cells, paper, left=max(left, 1), elastic=(labels or [0])[0]) + more(len(table_of.rows) - top)
+    cells, heads = op_cells(report, table_of, names, top), headers(names, table_of.per)
+    if table_of.order and heads[0] == COLUMNS["label"].header:
+        heads[0] += f", by {table_of.order}"
+    return table(heads, cells, paper, left=max(left, 1), elastic=(labels or [0])[0]) + more(len(table_of.rows) - top)
 
 
 def headers(names: Sequence[str], per: str = "") -> list[str]:

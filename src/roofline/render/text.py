@@ -1,59 +1,19 @@
-"""Reports as text, for a terminal or a pipe."""
+"""Parts of a report as text, for a terminal or a pipe: one op in full, groups of ops, findings in sentences, notes."""
 
 import re
 from collections.abc import Sequence
-from math import fsum
 
-from ..folding import TableRows, table_rows
 from ..grouping import GroupTable
-from ..machine import LATENCY
 from ..report import Expected, Finding, OpInfo, Report
 from ..resource import bound_words
 from ..units import percent, plain, rounded, show
 from ..workload import is_caveat, is_upper_bound
-from .op_table import efficiency_cell, efficiency_text, more, ops_text
-from .program_facts import machine_line, program_facts
+from .op_table import efficiency_cell, efficiency_text, more
+from .program_facts import machine_line
 from .tables import PLAIN, Cell, Paper, facts, table
-from .time_bar import WIDEST, bar_text, main_point, time_parts
 
 _FOLDED = re.compile(r" and [\d,]+ more$")  # in the name of ops that share a row
 OP_NOTES = 6  # notes on ops shown in a terminal
-FINE = 0.01  # of the time of all ops: kinds with less are not listed as fine
-FAR = 0.6  # of the roofline: kinds below that have shapes that do not suit the chip
-FINDINGS = 5  # shown in a terminal; the report has them all
-
-
-def report_text(
-    report: Report,
-    paper: Paper = PLAIN,
-    top: int = 20,
-    rows: TableRows | None = None,
-    grouped: GroupTable | None = None,
-    *,
-    columns: Sequence[str] = (),
-    chart: str = "",
-    extra: Sequence[str] = (),
-) -> str:
-    """A whole report: the sentence, where the time went, what to do next, the table of ops, and the program's facts.
-
-    The table has these ``rows``, or those ``grouped`` by a key; ``columns`` are those of the table of ops;
-    ``chart`` comes before the findings, ``extra`` tables after that of the ops.
-    """
-    whole, paper = paper, paper.no_wider(WIDEST)
-    rows = rows or table_rows(report)
-    wide = whole if columns or grouped else paper
-    ops = _groups(grouped, wide, top) if grouped is not None else ops_text(report, rows, wide, top, columns)
-    parts = [
-        paper.paint(paper.paragraph(report.summary or report.heading), "bold"),
-        bar_text(time_parts(main_point(report)), paper),
-        chart,
-        findings_text(report.findings, paper, levers=1, fine=fine_line(report)),
-        ops,
-        *extra,
-        facts(program_facts(report, grouped.devices if grouped else rows.devices), paper),
-        notes_text([*report.input.notes, *report.machine.notes, *op_notes(rows.rows)], paper),
-    ]
-    return "\n\n".join(part for part in parts if part)
 
 
 def op_notes(ops: Sequence[OpInfo]) -> list[str]:
@@ -150,7 +110,7 @@ def _peak_share(report: Report, op: OpInfo) -> str:
     return f"{others}, {percent(op.attainable * work / op.flops / peak)} of the {name} peak"
 
 
-def _groups(grouped: GroupTable, paper: Paper, top: int) -> str:
+def groups_text(grouped: GroupTable, paper: Paper, top: int) -> str:
     return table(*group_cells(grouped, top), paper) + more(len(grouped.groups) - top) if top else ""
 
 
@@ -178,18 +138,13 @@ def group_cells(grouped: GroupTable, top: int) -> tuple[list[str], list[list[str
     return headers, rows
 
 
-def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN, *, levers: int | None = None, fine: str = "") -> str:
-    """The first few findings, each with its saving and the first ``levers`` levers; the line about ops that are ``fine`` comes last."""
-    shown = [finding for finding in findings if not (fine and is_fine(finding))]
-    if not shown:
-        return paper.paragraph(fine) if fine else ""
-    blocks = [paper.paint("What to do next", "bold")]
-    for number, finding in enumerate(shown[:FINDINGS], start=1):
+def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN) -> str:
+    """The findings in whole sentences, each with its saving and its levers."""
+    blocks = [paper.paint("What to do next", "bold")] if findings else []
+    for number, finding in enumerate(findings, start=1):
         blocks.append(paper.paragraph(": ".join(filter(None, [saving_text(finding), finding.message])), f"{number:>2}. ", "    "))
-        blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers[:levers]) if line]
-    if len(shown) > FINDINGS:
-        blocks.append(f"    … and {len(shown) - FINDINGS:,} more in --json")
-    return "\n".join(blocks) + (f"\n\n{paper.paragraph(fine)}" if fine else "")
+        blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers) if line]
+    return "\n".join(blocks)
 
 
 def saving_text(finding: Finding) -> str:
@@ -209,44 +164,6 @@ def predicted_text(finding: Finding) -> str:
         return ""
     before, after, low, high = (show(rounded(seconds, 3), "s") for seconds in (found.before_s, found.time_s, found.low_s, found.high_s))
     return f"{found.change} (roofline whatif): {before} to {after} predicted ({low} to {high})"
-
-
-def is_fine(finding: Finding) -> bool:
-    """Whether a finding says that its ops cannot run faster on this chip."""
-    return finding.saving_s is None and not finding.levers and bool(finding.title) and bool(finding.ops)
-
-
-def fine_line(report: Report) -> str:
-    """Kinds of ops that cannot run faster on this chip, in one line, and what helps: fewer kernels where launches take the time, other
-    shapes where theirs keep them far from the roofline.
-    """
-    fine = [finding for finding in report.findings if is_fine(finding)]
-    if not fine:
-        return ""
-    ops = {op.id: op for op in report.ops}
-    whole = fsum(op.weight_s for op in report.ops)
-    near, far, small = list[str](), list[str](), list[str]()
-    for finding in fine:
-        about = [ops[id] for id in finding.ops if id in ops]
-        spent = sum(op.weight_s for op in about)
-        if spent > FINE * whole:
-            took = sum(op.time_s or 0.0 for op in about) or spent  # longer than what was spent where ops overlap
-            reached = sum(op.floor_s or 0.0 for op in about) / took
-            kinds = small if finding.kind == LATENCY else far if reached < FAR else near
-            kinds.append(f"{finding.title} ({percent(spent / whole)} of op time, at {percent(reached)} of the roofline)")
-    lines = []
-    if near:
-        lines.append(f"Only less work helps in {_listed(near)}: such kernels get no faster on this chip.")
-    if far:
-        lines.append(f"Only less work or other shapes help in {_listed(far)}: kernels of their shapes get no faster on this chip.")
-    if small:
-        lines.append(f"Only fewer launches help {_listed(small)}: fuse or batch them.")
-    return " ".join(lines)
-
-
-def _listed(words: Sequence[str]) -> str:
-    *others, last = words
-    return f"{', '.join(others)}{' and ' if others else ''}{last}"
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..report import Point, Report
-from ..units import percent, rounded, show
+from ..units import parse, plain, rounded, show
 from .tables import PLAIN, Paper
 
 WIDEST = 100
@@ -27,7 +27,7 @@ class Look(Struct, frozen=True):
 
 LOOKS = {
     NEEDED: Look("#", "green", "needed"),
-    "unneeded": Look("u", "magenta", "unneeded work"),
+    "unneeded": Look("u", "magenta", "not needed"),
     "memory": Look("m", "yellow", "memory"),
     "compute": Look("c", "cyan", "compute"),
     "communication": Look("x", "blue", "communication"),
@@ -73,6 +73,16 @@ def bar_text(parts: Sequence[Part], paper: Paper = PLAIN) -> str:
     return f"[{drawn}]\n{_legend(parts, width, paper)}"
 
 
+def in_unit(seconds: float, whole_s: float, digits: int = 2) -> str:
+    """Seconds as a number in the unit in which ``whole_s`` is shown.
+
+    >>> in_unit(0.00045, 0.0282), in_unit(0.02053, 0.0282, 3), in_unit(0.128, 0.0282)
+    ('0.45', '20.5', '130')
+    """
+    unit = show(whole_s, "s").rpartition(" ")[2]
+    return plain(rounded(seconds / parse(f"1 {unit}", "s"), digits) or 0.0)
+
+
 def _look(part: Part) -> Look:
     return LOOKS.get(part.name, Look(part.name[:1], "bold", part.name))
 
@@ -94,22 +104,20 @@ def _cells(parts: Sequence[Part], width: int) -> list[int]:
     return cells
 
 
-def part_text(part: Part) -> str:
-    """The time of a part and its share."""
-    return f"{show(rounded(part.seconds, 3), 's')} ({percent(part.share)})"
-
-
 def part_name(part: Part) -> str:
     """The name of a part."""
     return _look(part).words
 
 
 def _legend(parts: Sequence[Part], width: int, paper: Paper) -> str:
-    """The legend, with as many entries per line as fit."""
+    """The legend, with as many entries per line as fit; the first amount has the unit of all."""
     lines: list[str] = []
     used = 0
-    for part in parts:
-        label = f" {part_name(part)} {part_text(part)}"
+    whole_s = sum(part.seconds for part in parts)
+    unit = show(whole_s, "s").rpartition(" ")[2]
+    for place, part in enumerate(parts):
+        amount = f"{in_unit(part.seconds, whole_s, 3)} {unit}" if place == 0 else in_unit(part.seconds, whole_s)
+        label = f" {part_name(part)} {amount}"
         painted = paper.paint(_mark(part, paper), _look(part).style) + label
         if lines and used + 3 + 1 + len(label) <= width:
             lines[-1] += f"   {painted}"

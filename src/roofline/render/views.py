@@ -10,8 +10,8 @@ from ..report import Report
 from .export import Row, op_rows, to_csv, to_json, to_parquet
 from .markdown import to_markdown
 from .page.report_page import report_page
+from .screen import report_text
 from .tables import Paper
-from .text import report_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,9 +53,12 @@ def plot(report: Report, ax: "Axes | None" = None, *, theme: str = "light") -> "
     return roofline_chart(report, ax=ax, theme=theme)
 
 
-def text(report: Report, *, width: int = 120, top: int = 20) -> str:
-    """What `roofline analyze` prints: the program, its ``top`` longest ops and the findings."""
-    return clean(report_text(report, Paper(width=width), top))
+def text(report: Report, *, width: int = 100, top: int | None = None, details: bool = False) -> str:
+    """What `roofline analyze` prints: the findings, and ``top`` of the ops that lose the most, or as many as fit one screen.
+
+    ``details`` adds the findings in whole sentences, and all facts and notes.
+    """
+    return clean(report_text(report, Paper(width=width), top, details=details))
 
 
 def rows(report: Report) -> list[Row]:

@@ -17,6 +17,7 @@ doubts are told: times below the minimum, units without a rate, unknown costs. O
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
+from typing import overload
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ from ...placement import Placement, may_bind
 from ...prediction.calibration import LATENCY_REGIME_S
 from ...report import Finding
 from ...resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
+from ...rules.words.explanation import explanation
 from ...workload import UNPRICED, Fact, Op, is_upper_bound
 from .evidence import Evidence
 from .writing import LISTED, Writer, listed, short_name
@@ -350,8 +352,17 @@ def doubt(one: Placed) -> str | None:
     return next((evidence.kind for rule in DOUBTS if (evidence := rule(one))), None)
 
 
-def explain(placement: Placement, name: str = "it") -> Finding | None:
-    """The main finding about a single piece of work, measured or not: its bound and what to do about it."""
+@overload
+def explain(what: str) -> str: ...
+@overload
+def explain(what: Placement, name: str = "it") -> Finding | None: ...
+def explain(what: Placement | str, name: str = "it") -> Finding | str | None:
+    """The main finding about a single piece of work, measured or not: its bound and what to do about it; or, of the kind of a finding, what
+    it means, how it is recognised and what to do, in Markdown.
+    """
+    if isinstance(what, str):
+        return explanation(what)
+    placement = what
     one = Placed(0, Op(name=name, cost=placement.cost, time_s=placement.time_s), placement)
     rules = (near_ridge, *PRIMARY) if placement.time_s is None else PRIMARY
     found = next((evidence for rule in rules if (evidence := rule(one))), None)

@@ -53,6 +53,7 @@ class Writer(FactWriter):
             kind=evidence.kind,
             title=self.written(words.title, facts),
             message=" ".join(sentences),
+            where=place_of(self._op_times.ops[evidence.ops[0]]) if self._op_times is not None and evidence.ops else "",
             ops=tuple(evidence.ops),
             saving_s=saving_s,
             saving_per_device_s=wall.per_device(saving_s or 0.0) if wall else None,
@@ -177,12 +178,21 @@ def places(op_times: OpTimes, ids: Sequence[int]) -> str:
         known_s, whole_s = (sum([op_times.spent_s[id] for id in some]) for some in (placed, ids))
         if 3 * known_s < whole_s:
             return ""
-    shown = ", ".join(_first_few(map(scope.__getitem__, placed), lambda word: re.sub(r"\d+", "*", word), LISTED))
+    shown = ", ".join(_first_few(map(scope.__getitem__, placed), _starred, LISTED))
     lines = _first_few(map(location.__getitem__, placed), source_line, LISTED + 1) if any(location) else []
     lines_text = ", ".join(lines[:LISTED]) + (" …" if len(lines) > LISTED else "")
     if shown and lines_text:
         return f"{shown} ({lines_text})"
     return shown or lines_text or ", ".join(_first_few(map(module.__getitem__, ids), _program_name, LISTED))
+
+
+def place_of(op: Op) -> str:
+    """The scope of an op with ``*`` for numbers, and its source line; where neither is known its program, or its own name."""
+    return "  ".join(filter(None, [_starred(op.scope), source_line(op.location)])) or _program_name(op.module) or short_name(op.name)
+
+
+def _starred(scope: str) -> str:
+    return re.sub(r"\d+", "*", scope)
 
 
 def _first_few(words: Iterable[str], format_word: Callable[[str], str], most: int) -> list[str]:
