@@ -22,6 +22,7 @@ MOST_LABELS = 24
 _REGION = 11.0  # font size of a region's name
 _END = 36  # letters of a chip's name at the end of its roof
 _WORTH_AN_ARROW = 0.3  # of the natural logarithm of a rate
+_MOST_ENDS = 24  # roofs with a label at their end: as many as fit above each other
 _MOST_RULES = 12  # operations that get a vertical rule of their own
 
 
@@ -121,7 +122,8 @@ def rooflines(
         _draw_roof(sheet, one, colours[index], dashes[index], shared=sum(one.bandwidth == before.bandwidth for before in drawn[:index]))
     for one, colour in zip(drawn, colours, strict=True):
         sheet.dot(*one.corner, colour, radius=3, filled=False, kind="ridge")
-    sheet.label_ends([(f"{short_name(one.name, _END)}: ridge {plain(one.ridge, 3)}", one.peak) for one in drawn])
+    highest = sorted(drawn, key=lambda one: one.peak, reverse=True)[:_MOST_ENDS]
+    sheet.label_ends([(f"{short_name(one.name, _END)}: ridge {plain(one.ridge, 3)}", one.peak) for one in drawn if one in highest])
     if len(ops) <= _MOST_RULES:
         for _, x in ops:
             top = max(one.at(x) for one in drawn)
@@ -131,6 +133,7 @@ def rooflines(
         if index < MOST_LABELS:
             sheet.label(f"{short_name(name)}\n{show(x, 'FLOP/B', 3)}", x, best)
     caption = [f"Only the first {MOST_LABELS} of {len(ops):,} operations are labelled."] if len(ops) > MOST_LABELS else []
+    caption += [f"Only the highest {_MOST_ENDS} of {len(drawn):,} rooflines are labelled."] if len(drawn) > _MOST_ENDS else []
     names = f"{len(drawn)} rooflines" if len(drawn) > 1 else f"the roofline of {drawn[0].name}"
     heading = f"{number_of(len(ops), 'operation')} on {names}" if ops else names[0].upper() + names[1:]
     rings = "rings: ridge points (FLOP/B)"
