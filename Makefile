@@ -38,7 +38,7 @@ TPU := $(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),.venv-tpu
 
 demo: .venv/installed
 	mkdir -p demo
-	$(BIN)/roofline demo --no-open -o demo/this_computer.html
+	$(BIN)/roofline chips demo --no-open -o demo/this_computer.html
 	$(BIN)/roofline analyze sample:train --chart --top 12 --json demo/report.json -o demo/report.html
 	$(BIN)/roofline analyze sample:train -o demo/roofline.svg > demo/report.txt
 

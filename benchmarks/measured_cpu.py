@@ -1,4 +1,4 @@
-"""Compare `roofline measure --device cpu` with STREAM and with a bare loop of matrix products, on this computer, by turns.
+"""Compare `roofline chips measure --device cpu` with STREAM and with a bare loop of matrix products, on this computer, by turns.
 
     python benchmarks/measured_cpu.py --rounds 3           # --quick measures for 15 s a round, not for 60
     python benchmarks/measured_cpu.py --turns 10           # the same experiments and references in alternation, in one run
@@ -78,7 +78,7 @@ def reference(stream: Path, seconds: float) -> dict[str, float]:
 
 
 def measured(file: Path, quick: bool) -> dict[str, float]:
-    """The same rates as `roofline measure` finds them."""
+    """The same rates as `roofline chips measure` finds them."""
     with redirect_stdout(StringIO()):
         main(["measure", "--device", "cpu", "-o", str(file), *(["--quick"] if quick else [])])
     card = read_card(file)

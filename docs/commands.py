@@ -9,33 +9,35 @@ from roofline.cli import main
 from roofline.cli.commands import COMMANDS
 
 PAGE = Path(__file__).parent / "commands.md"
-SHOWN = {"op": (["op", "--help"], ["op", "matmul", "--help"]), "cross": (["cross", "matmul", "--help"],), "plot": (["plot", "--help"],)}
+SHOWN = {
+    "": (["--help"], ["--completion", "--help"], ["--cache", "--help"]),
+    "analyze": (["analyze", "--help"], ["analyze", "--fusion", "--help"]),
+    "op": (
+        ["op", "--help"],
+        ["op", "matmul", "--help"],
+        ["op", "matmul", "--free", "m", "--help"],
+        ["op", "--flops", "1T", "--help"],
+        ["op", "chain", "--help"],
+    ),
+    "chips": (["chips", "--help"], ["chips", "measure", "--help"], ["chips", "demo", "--help"]),
+    "validate": (["validate", "--help"], ["validate", "jax", "--help"], ["validate", "torch", "--help"]),
+    "plot": (["plot", "--help"],),
+}
 
 # The page that says more about a command.
 PAGES = {
     "analyze": "profiles.md",
     "capture": "capture.md",
     "op": "formulas.md",
-    "place": "guide.md",
-    "cross": "solving.md",
-    "fuse": "fusing.md",
-    "hlo": "hlo.md",
-    "fusion-report": "fusion_report.md",
     "whatif": "whatif.md",
     "explain": "findings.md",
     "validate": "validate.md",
     "compare": "comparison.md",
     "check": "check.md",
-    "jax-compare": "jax.md",
-    "torch-compare": "torch.md",
     "chips": "machines.md",
-    "measure": "measure.md",
-    "demo": "measure.md",
     "plot": "figures.md",
-    "cache": "hosts.md",
     "mcp": "agents.md",
     "serve": "serve.md",
-    "completion": "install.md",
 }
 
 
@@ -63,7 +65,7 @@ def page() -> str:
     for name, summary in {"": "the commands", **COMMANDS}.items():
         more = f" More: [{PAGES[name]}]({PAGES[name]})." if name else ""
         parts += ["", f"## roofline {name}".rstrip(), "", f"{summary[0].upper()}{summary[1:]}.{more}"]
-        for words in SHOWN.get(name, ([name, "--help"] if name else ["--help"],)):
+        for words in SHOWN.get(name, ([name, "--help"],)):
             parts += ["", "```text", f"$ roofline {' '.join(words)}", said(words), "```"]
     return "\n".join(parts) + "\n"
 

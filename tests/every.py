@@ -18,6 +18,9 @@ def every(names: str | tuple[str, ...], cases: Iterable[Any]) -> Callable[[Calla
             broken: list[BaseException] = []
             for row in rows:
                 values = dict(zip(words, row, strict=True))
+                for name in ("capsys", "capfd"):
+                    if name in fixtures:
+                        fixtures[name].readouterr()  # what the case before left unread
                 try:
                     law(**values, **fixtures)
                 except (Exception, pytest.fail.Exception) as error:

@@ -257,10 +257,10 @@ def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, c
 def test_the_command_shows_and_clears(profile: str, kept: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     read_file(profile, Reading(module=MODULE, cache=kept))
     size = kept.entries()[0][1]
-    assert main(["cache", "--cache", str(kept.folder), "--json", "-"]) == 0
+    assert main(["--cache", str(kept.folder), "--json", "-"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["folder"], shown["entries"], shown["bytes"]) == (str(kept.folder), 1, size)
-    assert main(["cache", "--cache", str(kept.folder), "--clear"]) == 0
+    assert main(["--cache", str(kept.folder), "--clear"]) == 0
     said = capsys.readouterr()
     assert "1 entry removed" in said.err
     assert "entries  0" in said.out

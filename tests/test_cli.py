@@ -12,7 +12,7 @@ import pytest
 import roofline as rl
 from every import every
 from roofline.cli import main
-from roofline.cli.commands import COMMANDS
+from roofline.cli.commands import COMMANDS, FORMER
 from roofline.formulas import all_formulas
 from roofline.machines import names
 
@@ -38,10 +38,34 @@ def test_help_names_every_command(capsys: Capture) -> None:
     assert all(name in text for name in COMMANDS)
 
 
-def test_a_former_name_of_a_command_still_works_and_is_not_listed(capsys: Capture) -> None:
-    assert "  fusion " not in out_of(capsys, "--help")
-    assert main(["fusion", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("usage: roofline fusion-report ")
+@every("former", FORMER)
+def test_a_former_name_of_a_command_still_works_says_what_to_type_and_is_not_listed(capsys: Capture, former: str) -> None:
+    assert f"  {former} " not in out_of(capsys, "--help")
+    assert main([former, "--help"]) == 0
+    said = capsys.readouterr()
+    assert said.out.startswith("usage: roofline ")
+    assert said.err == f"roofline: {former!r} will go; type: roofline {FORMER[former]}\n"
+
+
+@every(
+    ("former", "words"),
+    [
+        ("place --flops 2e12 --bytes 3e9 --time 5ms", "op --flops 2e12 --bytes 3e9 --time 5ms"),
+        ("cross matmul --free m --k 8192 --n 8192", "op matmul --free m --k 8192 --n 8192"),
+        ("fuse layernorm gelu --shape 8x128", "op chain layernorm gelu --shape 8x128"),
+        ("fusion-report tests/data/hlo/attention.hlo.gz", "analyze --fusion tests/data/hlo/attention.hlo.gz"),
+        ("chips --lint h100", "chips lint h100"),
+        ("completion fish", "--completion fish"),
+    ],
+)
+def test_former_and_present_words_give_the_same(capsys: Capture, former: str, words: str) -> None:
+    for data in ([], ["--json", "-"]) if "completion" not in words else ([],):
+        chip = ["--chip", "h100"] if words.split()[0] in ("op", "analyze") else []
+        answers = []
+        for line in (former, words):
+            status = main([*line.split(), *chip, *data])
+            answers.append((status, capsys.readouterr().out))
+        assert answers[0] == answers[1]
 
 
 def test_the_version_is_the_packages(capsys: Capture) -> None:
@@ -50,7 +74,7 @@ def test_the_version_is_the_packages(capsys: Capture) -> None:
     assert out_of(capsys, "--version") == f"roofline {version('roofline')}\n"
 
 
-@every("command", ["analyze", "place", "compare", "chips", "fuse"])
+@every("command", ["analyze", "whatif", "compare", "chips", "explain"])
 def test_every_command_has_help_with_an_example(capsys: Capture, command: str) -> None:
     assert main([command, "--help"]) == 0
     assert "example:\n  roofline" in capsys.readouterr().out
@@ -101,7 +125,7 @@ def test_sizes_may_be_written_as_people_do(capsys: Capture) -> None:
 
 
 def test_place_takes_any_resource(capsys: Capture) -> None:
-    report = json_of(capsys, "place", "--flops", "2e12", "--bytes", "3e9", "--use", "nvlink=1 GB", "--time", "5ms", "--chip", "h100")
+    report = json_of(capsys, "op", "--flops", "2e12", "--bytes", "3e9", "--use", "nvlink=1 GB", "--time", "5ms", "--chip", "h100")
     op = report["ops"][0]
     # 1 GB over 18 links at 20.6 GB/s each is 2.7 ms.
     assert (op["bound"], op["bytes"]["nvlink"]) == ("nvlink", pytest.approx(1e9 / 18))
@@ -111,20 +135,20 @@ def test_place_takes_any_resource(capsys: Capture) -> None:
 
 def test_flop_and_bytes_need_no_unit_after_a_prefix(capsys: Capture) -> None:
     whole, short = (
-        json_of(capsys, "place", "--flops", flops, "--bytes", moved, "--chip", "h100")["ops"][0]
+        json_of(capsys, "op", "--flops", flops, "--bytes", moved, "--chip", "h100")["ops"][0]
         for flops, moved in (("2e12", "4 GiB"), ("2T", "4Gi"))
     )
     assert (short["flops"], short["bytes"]) == (whole["flops"], whole["bytes"]) == (2e12, {"hbm": 4 * 2**30})
 
 
 def test_corrections_are_asked_for_by_name(capsys: Capture) -> None:
-    words = ("place", "--flops", "989.4 TFLOP", "--chip", "h100")
+    words = ("op", "--flops", "989.4 TFLOP", "--chip", "h100")
     floors = [json_of(capsys, *words, *more)["ops"][0]["floor_s"] for more in ((), ("--sustained", "50%"), ("--communication", "0.75"))]
     assert floors == pytest.approx([1, 2, 4])
     late = json_of(capsys, *words, "--bytes", "3.35 TB", "--overlap", "0")["ops"][0]
     assert late["expected_s"] == pytest.approx(2)
-    assert json_of(capsys, "place", "--bytes", "1", "--launches", "1000", "--chip", "h100")["ops"][0]["expected_s"] == pytest.approx(2e-3)
-    vector = ("place", "--flops", "67 TFLOP", "--unit", "vector", "--dtype", "fp32", "--chip", "h100")
+    assert json_of(capsys, "op", "--bytes", "1", "--launches", "1000", "--chip", "h100")["ops"][0]["expected_s"] == pytest.approx(2e-3)
+    vector = ("op", "--flops", "67 TFLOP", "--unit", "vector", "--dtype", "fp32", "--chip", "h100")
     assert json_of(capsys, *vector, "--limit", "no FMA")["ops"][0]["floor_s"] == pytest.approx(2)
 
 
@@ -172,15 +196,15 @@ def test_chips_without_a_switch_use_the_links_to_the_others_of_the_group(chip: s
 
 
 def test_cross_finds_the_size(capsys: Capture) -> None:
-    words = ("cross", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", "--set", "hbm=820 GB/s")
+    words = ("op", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", "--set", "hbm=820 GB/s")
     answer = json_of(capsys, *words)
     assert (round(answer["real"], 2), answer["integer"]) == (240.24, 241)
     assert "compute-bound (matrix) for m ≥ 241" in out_of(capsys, *words)
-    square = json_of(capsys, "cross", "matmul", "--free", "m,k,n", "--chip", "v5p", "--set", "hbm=2.76 TB/s")
+    square = json_of(capsys, "op", "matmul", "--free", "m,k,n", "--chip", "v5p", "--set", "hbm=2.76 TB/s")
     assert round(square["real"], 1) == 498.9
-    link = json_of(capsys, "cross", "sharded_matmul", "--free", "k", "--m", "8", "--n", "8", "--against", "ici", "--chip", "v5e")
+    link = json_of(capsys, "op", "sharded_matmul", "--free", "k", "--m", "8", "--n", "8", "--against", "ici", "--chip", "v5e")
     assert link["integer"] == 8756
-    shares = ("cross", "sharded_matmul", "--free", "over", "--m", "512", "--k", "32768", "--n", "4096", "--against", "ici", "--chip", "v5e")
+    shares = ("op", "sharded_matmul", "--free", "over", "--m", "512", "--k", "32768", "--n", "4096", "--against", "ici", "--chip", "v5e")
     assert "last size  8" in out_of(capsys, *shares)
 
 
@@ -189,12 +213,12 @@ def test_cross_refuses_a_wrong_value_before_it_tries_sizes(
     wrong: tuple[str, str], said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("roofline.cli.cross.cross", lambda *_, **__: pytest.fail("sizes were tried"))
-    assert main(["cross", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", *wrong]) == 2
+    assert main(["op", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", *wrong]) == 2
     assert said in capsys.readouterr().err
 
 
 def test_fuse_lists_groupings_and_names_the_best(capsys: Capture) -> None:
-    words = ("fuse", "layernorm", "gelu", "dropout", "add", "--shape", "32x2048x4096", "--chip", "v7x")
+    words = ("op", "chain", "layernorm", "gelu", "dropout", "add", "--shape", "32x2048x4096", "--chip", "v7x")
     answer = json_of(capsys, *words, "--no-second-operands")
     assert len(answer["groupings"]) == 8
     (best,) = [one for one in answer["groupings"] if one["best"]]
@@ -311,8 +335,8 @@ def test_figures_of_work_are_drawn(capsys: Capture, tmp_path: Path, words: list[
 @pytest.mark.parametrize(
     "words",
     [
-        ["cross", "matmul", "--free", "m", "--k", "inf", "--n", "8192", "--chip", "v5e"],
-        ["cross", "dot", "--free", "n", "--chip", "v5e"],
+        ["op", "matmul", "--free", "m", "--k", "inf", "--n", "8192", "--chip", "v5e"],
+        ["op", "dot", "--free", "n", "--chip", "v5e"],
         ["chips", "h200"],
         ["chips", "--compare", "v5p,v6e,h100"],
         ["chips"],
@@ -347,7 +371,7 @@ BAD = [
     (["op", "matmul", "3", "4", "5", "--overlap", "2"], 2, "not between 0 and 1"),
     (["op", "matmul", "3", "4", "5", "--limit", "x"], 2, "has no limit named 'x'"),
     (["op", "matmul", "3", "4", "5", "--wieghts", "int8"], 2, "unrecognized arguments: --wieghts int8; did you mean --weights?"),
-    (["cross", "attention", "--free", "kv_len", "--q_len=1"], 2, "unrecognized arguments: --q_len=1; did you mean --q-len?"),
+    (["op", "attention", "--free", "kv_len", "--q_len=1"], 2, "unrecognized arguments: --q_len=1; did you mean --q-len?"),
     (["analyze", "run", "--zzz"], 2, "unrecognized arguments: --zzz; see: roofline analyze --help"),
     (["plot", "times", "--op", "matmul 8 8", "-o", "times.svg"], 2, "see: roofline op matmul --help"),
     (["op", "matmul", "64", "4096", "4096", "--quantize", "--chip", "h100"], 2, "--quantize: activations become 8 bits wide"),
@@ -355,18 +379,17 @@ BAD = [
     (["op", "all_reduce", "1e6", "--chip", "h100-pcie"], 1, "h100-pcie has no known rate for nvlink"),
     (["op", "all_reduce", "1e6", "--chip", "mi350x"], 1, "mi350x has no known rate for xgmi"),
     (["op", "all_reduce", "1e6", "--chip", "xeon-8480plus"], 1, "add one with --set dcn=…"),
-    (["place", "--flops", "1e12", "--dtype", "fp8", "--chip", "a100"], 1, "a100-sxm4-80 has no known rate for matrix/fp8"),
-    (["place", "--flops", "ten"], 2, "--flops: 'ten' is not a quantity"),
-    (["place", "--flops", "2Ti"], 2, "--flops: '2Ti': unknown unit 'Ti'; write it like '2.2 TFLOP'"),
-    (["place", "--bytes", "1.5X"], 2, "--bytes: '1.5X': unknown unit 'X'; write it like '12 GB'"),
-    (["place", "--flops", "1", "--time=-5ms"], 2, "negative"),
-    (["place"], 2, "nothing to place"),
-    (["cross", "matmul", "--free", "m", "--chip", "v5e"], 2, "missing --k, --n"),
-    (["cross", "matmul", "--free", "q", "--k", "1", "--n", "1", "--m", "1"], 2, "--free q: matmul has no such dimension"),
-    (["cross", "copy", "--free", "elements"], 2, "has no work"),
-    (["fuse", "layernormm", "--shape", "4x4"], 2, "no op named 'layernormm'; did you mean 'layernorm'"),
-    (["fuse", "gelu", "--shape", "4xfour"], 2, "--shape"),
-    (["fuse", "gelu", "relu", "--shape", "4x4", "--groups", "3"], 2, "do not match the stages"),
+    (["op", "--flops", "1e12", "--dtype", "fp8", "--chip", "a100"], 1, "a100-sxm4-80 has no known rate for matrix/fp8"),
+    (["op", "--flops", "ten"], 2, "--flops: 'ten' is not a quantity"),
+    (["op", "--flops", "2Ti"], 2, "--flops: '2Ti': unknown unit 'Ti'; write it like '2.2 TFLOP'"),
+    (["op", "--bytes", "1.5X"], 2, "--bytes: '1.5X': unknown unit 'X'; write it like '12 GB'"),
+    (["op", "--flops", "1", "--time=-5ms"], 2, "negative"),
+    (["op", "matmul", "--free", "m", "--chip", "v5e"], 2, "missing --k, --n"),
+    (["op", "matmul", "--free", "q", "--k", "1", "--n", "1", "--m", "1"], 2, "--free q: matmul has no such dimension"),
+    (["op", "copy", "--free", "elements"], 2, "has no work"),
+    (["op", "chain", "layernormm", "--shape", "4x4"], 2, "no op named 'layernormm'; did you mean 'layernorm'"),
+    (["op", "chain", "gelu", "--shape", "4xfour"], 2, "--shape"),
+    (["op", "chain", "gelu", "relu", "--shape", "4x4", "--groups", "3"], 2, "do not match the stages"),
     (["analyze", "nowhere.csv"], 1, "nowhere.csv: no such file"),
     (["analyze", SAMPLE, "--name", "("], 2, "("),
     (["analyze", SAMPLE, "--json", "-", "--csv", "-"], 2, "both go to standard output"),

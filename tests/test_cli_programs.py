@@ -68,7 +68,7 @@ def test_a_program_that_was_not_compiled_is_an_estimate(capsys: Capture, tmp_pat
 
 
 def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, tmp_path: Path) -> None:
-    words = ["fusion-report", str(SCAN), "--chip", "h200"]
+    words = ["analyze", "--fusion", str(SCAN), "--chip", "h200"]
     (report,) = json_of(capsys, *words)["reports"]
     first = report["boundaries"][0]
     # The scores of attention cross memory between a library product and the softmax: 4·16·1024² of bf16, written and read, 8 times.
@@ -84,7 +84,9 @@ def test_what_a_program_did_not_fuse_is_ranked_with_its_reason(capsys: Capture, 
 
 def test_the_fusion_report_of_a_device_of_several_is_json(capsys: Capture) -> None:
     # The bytes of one of eight devices are a fraction of those of the program.
-    (report,) = json_of(capsys, "fusion-report", str(DATA / "hlo" / "shard_map_collectives.stablehlo.gz"), "--chip", "h200")["reports"]
+    (report,) = json_of(capsys, "analyze", "--fusion", str(DATA / "hlo" / "shard_map_collectives.stablehlo.gz"), "--chip", "h200")[
+        "reports"
+    ]
     assert [kernel["bytes"] for kernel in report["kernels"] if kernel["name"] == "row_add_fusion"] == [201]
 
 
@@ -98,7 +100,7 @@ ENTRY %main (x: f32[512,512]) -> f32[512,512] {{
   ROOT %y = f32[512,512]{{1,0}} tanh(%dot)
 }}
 """)
-    assert main(["fusion-report", str(program), "--chip", "h200"]) == 0
+    assert main(["analyze", "--fusion", str(program), "--chip", "h200"]) == 0
     said = capsys.readouterr().out
     assert "was compiled for a CPU" in said
     assert "not compiled" not in said
@@ -114,7 +116,7 @@ ENTRY %main (x: f32[512,512]) -> f32[512,512] {{
 def test_a_broken_program_is_one_line_with_its_place(capsys: Capture, tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "x.hlo"
     path.write_text(content)
-    assert main(["hlo", str(path)]) == 1
+    assert main(["analyze", str(path)]) == 1
     said = capsys.readouterr().err
     assert says in said
     assert said.count("\n") == 1
@@ -123,7 +125,7 @@ def test_a_broken_program_is_one_line_with_its_place(capsys: Capture, tmp_path: 
 @pytest.mark.jax
 def test_theory_stands_beside_what_the_compiler_says(capsys: Capture) -> None:
     pytest.importorskip("jax")
-    answer = json_of(capsys, "jax-compare")
+    answer = json_of(capsys, "validate", "jax")
     for one, moved, taxed in zip(answer["comparisons"], (25_165_824, 12_582_912), (41_943_040, 20_971_520), strict=True):
         counts = {count["way"]: (count["flops"], count["bytes"]) for count in one["counts"]}
         assert counts["by hand: operands and output"] == (17_179_869_184, moved)
@@ -141,16 +143,16 @@ def test_a_function_of_ones_own_is_compared(capsys: Capture, tmp_path: Path, mon
     pytest.importorskip("jax")
     (tmp_path / "my_layers.py").write_text("def layer(x, w):\n    return x @ w\n")
     monkeypatch.chdir(tmp_path)
-    answer = json_of(capsys, "jax-compare", "my_layers:layer", "--args", "32x64", "bf16[64,16]", "--dtype", "bf16")
+    answer = json_of(capsys, "validate", "jax", "my_layers:layer", "--args", "32x64", "bf16[64,16]", "--dtype", "bf16")
     assert answer["comparisons"][0]["counts"][0]["flops"] == 2 * 32 * 64 * 16
     # Where each argument has its own format there are no others to try, and none stands above the figures.
-    fixed = json_of(capsys, "jax-compare", "my_layers:layer", "--args", "bf16[32,64]", "bf16[64,16]")
+    fixed = json_of(capsys, "validate", "jax", "my_layers:layer", "--args", "bf16[32,64]", "bf16[64,16]")
     assert [one["format"] for one in fixed["comparisons"]] == ["bf16"]
 
 
 def test_without_jax_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
-    assert main(["jax-compare"]) == 0
+    assert main(["validate", "jax"]) == 0
     text = capsys.readouterr().out
     assert "41,943,040" in text
     assert "hand counts only: jax is not installed" in text
@@ -158,7 +160,7 @@ def test_without_jax_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.
 
 def test_without_torch_there_is_theory_alone(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    assert main(["torch-compare"]) == 0
+    assert main(["validate", "torch"]) == 0
     text = capsys.readouterr().out
     assert "6,979,321,856" in text
     assert "7,516,192,768" in text
@@ -168,13 +170,13 @@ def test_without_torch_there_is_theory_alone(capsys: Capture, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["jax-compare", "nowhere:f", "--args", "4x4"], "cannot be loaded"),
-        (["jax-compare", "math:pi", "--args", "4x4"], "is not a function"),
-        (["jax-compare", "math", "--args", "4x4"], "write MODULE:FUNCTION"),
-        (["jax-compare", "math:sqrt"], "give the shapes of the function's arguments"),
-        (["jax-compare", "--args", "4x4"], "give the function too"),
-        (["jax-compare", "--size", "0"], "is not a positive whole number"),
-        (["jax-compare", "math:sqrt", "--args", "four"], "write it like 512x4096"),
+        (["validate", "jax", "nowhere:f", "--args", "4x4"], "cannot be loaded"),
+        (["validate", "jax", "math:pi", "--args", "4x4"], "is not a function"),
+        (["validate", "jax", "math", "--args", "4x4"], "write MODULE:FUNCTION"),
+        (["validate", "jax", "math:sqrt"], "give the shapes of the function's arguments"),
+        (["validate", "jax", "--args", "4x4"], "give the function too"),
+        (["validate", "jax", "--size", "0"], "is not a positive whole number"),
+        (["validate", "jax", "math:sqrt", "--args", "four"], "write it like 512x4096"),
     ],
 )
 def test_bad_requests_say_what_to_write(capsys: Capture, words: list[str], says: str) -> None:
@@ -206,7 +208,7 @@ def test_two_programs_are_compared_directly(capsys: Capture, tmp_path: Path) -> 
 def test_a_program_is_compared_with_a_report_on_the_machine_of_that_report(capsys: Capture, tmp_path: Path) -> None:
     file, kept = tmp_path / "p.hlo", tmp_path / "kept.json"
     file.write_text("HloModule m, is_scheduled=true\nENTRY main {\n  x = f32[1024] parameter(0)\n  ROOT y = f32[1024] sine(x)\n}\n")
-    out_of(capsys, "hlo", str(file), "--chip", "v5p", "--json", str(kept))
+    out_of(capsys, "analyze", str(file), "--chip", "v5p", "--json", str(kept))
     for pair in ((str(kept), str(file)), (str(file), str(kept))):
         answer = json_of(capsys, "compare", *pair)
         assert [note for note in answer["notes"] if "machine" in note or "before" in note] == []
@@ -219,6 +221,6 @@ def test_kernels_of_our_own_model_are_called_by_what_they_compute(capsys: Captur
         "ENTRY e {\n  x = f32[64,512] parameter(0)\n  y = f32[64,512] multiply(x, x)\n  z = f32[] constant(0)\n"
         "  ROOT r = f32[64] reduce(y, z), dimensions={1}, to_apply=add\n}\n"
     )
-    answer = json_of(capsys, "hlo", str(tmp_path / "sum.hlo"), "--chip", "h100")
+    answer = json_of(capsys, "analyze", str(tmp_path / "sum.hlo"), "--chip", "h100")
     assert [op["name"] for op in answer["ops"]] == ["reduce_reduce_fusion"]
     assert [op["label"] for op in answer["ops"]] == ["sums  reduce fp32[64]"]

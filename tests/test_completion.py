@@ -20,25 +20,24 @@ from roofline.machines import names
 @every(
     ("words", "found"),
     [
-        ("ca", ["capture", "cache"]),
+        ("ca", ["capture"]),
         ("--v", ["--version"]),
         ("analyze --b", ["--by", "--bound"]),
         ("analyze --by s", ["scope", "step"]),
         ("analyze run --stragglers h", ["host"]),
         ("analyze run --salvage --per", ["--per-step", "--per-device"]),  # --salvage takes no value
         ("analyze run --chip h2", ["h20", "h20-3e", "h200-nvl", "h200-sxm"]),
-        ("place --unit v", ["vector"]),
+        ("op --flops 1T --unit v", ["vector"]),
         ("op matm", ["matmul"]),
         ("op matmul --we", ["--weights"]),
         ("op matmul --weights int4", ["int4"]),
-        ("cross softm", ["softmax"]),
-        ("cross matmul --k", ["--k"]),
-        ("fuse layernorm dro", ["dropout"]),
+        ("op softm", ["softmax"]),
+        ("op matmul --free m --k", ["--k"]),
+        ("op chain layernorm dro", ["dropout"]),
         ("chips b30", ["b300"]),
         ("plot di", ["distance"]),
         ("plot sizes softmax --ro", ["--rows"]),
         ("plot fusion dro", ["dropout"]),
-        ("completion z", ["zsh"]),
         ("capture -- python --", []),  # the options of another program
         ("op matmull --", []),
         ("plots --", []),
@@ -51,13 +50,13 @@ def test_a_word_is_completed(words: str, found: list[str]) -> None:
 
 def test_nothing_typed_gives_everything() -> None:
     assert completions([""]) == list(COMMANDS)
-    assert completions(["op", ""]) == [formula.name for formula in all_formulas()]
+    assert completions(["op", ""]) == [*(formula.name for formula in all_formulas()), "chain"]
     assert completions(["chips", ""]) == list(names())
 
 
 @every("command", COMMANDS)
 def test_every_command_completes_its_options(command: str) -> None:
-    subject = {"op": ["matmul"], "cross": ["matmul"], "plot": ["anatomy"]}.get(command, [])
+    subject = {"op": ["matmul"], "plot": ["anatomy"]}.get(command, [])
     assert "--help" in completions([command, *subject, "--"])
 
 
@@ -85,7 +84,7 @@ def run_in(name: str, script: str, environment: dict[str, str]) -> list[str]:
         (["anal"], ["analyze"]),
         (["analyze", "--by", "s"], ["scope", "step"]),
         (["op", "matmul", "--chip", "h2"], ["h20", "h20-3e", "h200-nvl", "h200-sxm"]),
-        (["hlo", ""], []),
+        (["compare", ""], []),
     ],
 )
 def test_bash_completes(line: list[str], found: list[str], shell: dict[str, str]) -> None:
@@ -114,8 +113,8 @@ def test_fish_completes(shell: dict[str, str]) -> None:
 
 
 def test_the_command_prints_a_script_or_answers_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "zsh"]) == 0
+    assert main(["--completion", "zsh"]) == 0
     assert capsys.readouterr().out == SHELLS["zsh"]
-    assert main(["completion", "zsh", "chips", "--li"]) == 0
+    assert main(["--completion", "zsh", "chips", "--li"]) == 0
     assert capsys.readouterr().out == "--lint\n--lint-all\n"
-    assert main(["completion", "csh"]) == 2
+    assert main(["--completion", "csh"]) == 2

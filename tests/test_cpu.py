@@ -154,7 +154,7 @@ def test_the_vector_rate_is_cores_times_clock_times_lanes(changes: dict[str, obj
 def test_an_estimate_says_so_and_names_the_command_that_measures() -> None:
     machine = estimate(XEON_CPU)
     assert {ceiling.provenance for ceiling in machine.ceilings} == {"derived"}
-    assert "roofline measure" in machine.notes[0]
+    assert "roofline chips measure" in machine.notes[0]
     hbm = machine.ceiling("hbm")
     assert hbm is not None
     assert (hbm.rate, hbm.citation[:8]) == (32e9, "assumed:")  # two cores of 16 GB/s

@@ -57,13 +57,13 @@ def test_the_command_measures_runs_and_writes_the_page(
     measured = estimate(this_cpu()).override({"hbm": "123 GB/s"}, provenance="measured")
     monkeypatch.setattr(demo, "measure_cpu", lambda cpu, **options: type("Card", (), {"machine": measured}))
     page = tmp_path / "mine.html"
-    assert main(["demo", "--no-open", "--framework", "numpy", "-o", str(page)]) == 0
+    assert main(["chips", "demo", "--no-open", "--framework", "numpy", "-o", str(page)]) == 0
     said = capsys.readouterr().out
-    assert "123 GB/s (measured)" in said
+    assert "123 GB/s hbm" in said
     assert "unfused (the elementwise chain, op by op): " in said
     assert "scale, bias, relu in blocks" in page.read_text()
     assert opened == []
-    assert main(["demo", "--framework", "numpy", "-o", str(page)]) == 0
+    assert main(["chips", "demo", "--framework", "numpy", "-o", str(page)]) == 0
     assert opened == [page.as_uri()]
 
 
@@ -74,10 +74,10 @@ def test_a_computer_too_busy_to_measure_is_estimated(
         raise MachineError("this computer is too busy to be measured")
 
     monkeypatch.setattr(demo, "measure_cpu", busy)
-    assert main(["demo", "--no-open", "--framework", "numpy", "-o", str(tmp_path / "mine.html")]) == 0
+    assert main(["chips", "demo", "--no-open", "--framework", "numpy", "-o", str(tmp_path / "mine.html")]) == 0
     assert "too busy to be measured; using the rates known or estimated before" in capsys.readouterr().err
 
 
 def test_a_name_that_is_no_pages_is_refused_first(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "-o", "demo.svg"]) == 2
+    assert main(["chips", "demo", "-o", "demo.svg"]) == 2
     assert "ends in .html" in capsys.readouterr().err

@@ -41,7 +41,7 @@ def test_without_a_rate_there_is_no_expected_time() -> None:
 
 
 def test_cross_answers_in_expected_time(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["cross", "matmul", "--free", "m", "--k", "8192", "--n", "8192", "--chip", "h200-sxm", "--expected"]
+    words = ["op", "matmul", "--free", "m", "--k", "8192", "--n", "8192", "--chip", "h200-sxm", "--expected"]
     assert main([*words, "--json", "-"]) == 0
     answer = msgspec.json.decode(capsys.readouterr().out)
     assert answer["expected"]["first"] == ROWS.first_compute_bound() != answer["integer"]
@@ -50,5 +50,5 @@ def test_cross_answers_in_expected_time(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_an_infinite_dimension_has_no_expected_time(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["cross", "matmul", "--free", "m", "--k", "inf", "--n", "8192", "--chip", "h200-sxm", "--expected"]) == 2
+    assert main(["op", "matmul", "--free", "m", "--k", "inf", "--n", "8192", "--chip", "h200-sxm", "--expected"]) == 2
     assert "--expected: k is infinite" in capsys.readouterr().err

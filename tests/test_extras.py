@@ -25,9 +25,9 @@ NEEDED = {
     "uvicorn": ("serve", ["serve", "."]),
     "fsspec": ("remote", ["analyze", "memory://bucket/ops.csv"]),
     "distributed": ("cluster", ["analyze", "run", "--cluster", "tcp://127.0.0.1:1"]),
-    "jax": ("jax", ["jax-compare", "json:dumps", "--args", "2x2"]),
+    "jax": ("jax", ["validate", "jax", "json:dumps", "--args", "2x2"]),
     "mcp": ("mcp", ["mcp"]),
-    "torch": ("torch", ["torch-compare", "json:dumps", "--args", "2x2"]),
+    "torch": ("torch", ["validate", "torch", "json:dumps", "--args", "2x2"]),
 }
 
 

@@ -148,7 +148,7 @@ def test_a_loop_that_only_the_data_decide_is_unknown_until_told() -> None:
 def test_without_a_chip_a_cpu_is_this_computer() -> None:
     report = rl.jax.analyze(layers)(PARAMS, X)
     assert (report.machine.kind, report.machine.title) == ("cpu", rl.chip("local").title)
-    assert any("roofline measure" in note for note in report.machine.notes)
+    assert any("roofline chips measure" in note for note in report.machine.notes)
 
 
 def test_without_a_chip_an_unknown_device_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -215,11 +215,11 @@ def test_local_is_this_computer_measured_or_estimated(folder: Path) -> None:
 def test_a_cpu_in_a_profile_is_this_computer_and_the_report_says_so(folder: Path) -> None:
     estimated = of_device(Device(id=0, name="CPU"))
     assert "does not name its CPU: using this computer's" in estimated.notes[0]
-    assert "roofline measure" in estimated.notes[1]
+    assert "roofline chips measure" in estimated.notes[1]
     write_machine_file(mine(), local_file(this_cpu()))  # type: ignore[arg-type]
     measured = of_device(Device(id=0, name="CPU"))
     assert "measured on 2026-11-16" in measured.notes[1]
-    assert not any("roofline measure" in note for note in measured.notes)
+    assert not any("roofline chips measure" in note for note in measured.notes)
 
 
 def test_an_analysis_measures_nothing_and_says_the_same_every_time(folder: Path) -> None:
@@ -228,7 +228,7 @@ import sys
 from pathlib import Path
 from roofline.cli import main
 main(["op", "matmul", "512", "512", "512", "--chip", "local", "--json", sys.argv[1]])
-main(["place", "--flops", "1e9", "--bytes", "1e6", "--chip", "cpu"])
+main(["op", "--flops", "1e9", "--bytes", "1e6", "--chip", "cpu"])
 assert not any("cpu_experiments" in name or name == "numpy" for name in sys.modules), "it measured"
 """
     reports = [folder / "a.json", folder / "b.json"]
@@ -339,7 +339,7 @@ def test_the_command_keeps_writes_and_shows(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("roofline.cli.measure.measure_cpu", lambda cpu, **options: mine())
-    assert main(["measure", "--quick"]) == 0
+    assert main(["chips", "measure", "--quick"]) == 0
     shown = capsys.readouterr()
     assert "150 GFLOP/s" in shown.out
     assert "2026-11-16T10:00:00" in shown.out
@@ -350,7 +350,7 @@ def test_the_command_keeps_writes_and_shows(
     assert capsys.readouterr().out.rstrip() == card
     assert "vector/fp32:" in compared
     target = tmp_path / "shared.toml"
-    assert main(["measure", "-o", str(target), "--json", str(tmp_path / "shared.json")]) == 0
+    assert main(["chips", "measure", "-o", str(target), "--json", str(tmp_path / "shared.json")]) == 0
     assert load(str(target)).rate("hbm") == 20e9
     (machine,) = json.loads((tmp_path / "shared.json").read_text())["machines"]
     assert machine["conditions"]["date"] == "2026-11-16T10:00:00+00:00"
@@ -363,7 +363,7 @@ def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delattr("roofline.cli.measure.measure_cpu")
-    assert main(["measure", "-o", name]) == 2
+    assert main(["chips", "measure", "-o", name]) == 2
     assert why in capsys.readouterr().err
 
 
@@ -396,7 +396,7 @@ def test_an_interrupted_command_says_how_to_go_on(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("roofline.cli.measure.measure_cpu", stopped)
-    assert main(["measure", "--device", "cpu", "-o", str(tmp_path / "cpu.toml")]) == 130
+    assert main(["chips", "measure", "--device", "cpu", "-o", str(tmp_path / "cpu.toml")]) == 130
     assert "run the same command again" in capsys.readouterr().err
 
 

@@ -122,10 +122,10 @@ def test_a_profile_in_the_folder_that_is_read_is_an_input_and_an_old_report_ther
     run = table.parent / "run"
     run.mkdir()
     (run / "step.hlo").write_text("HloModule m\nENTRY e {\n  ROOT p = f32[2]{0} parameter(0)\n}\n")
-    assert main(["hlo", "run", "--json", "run/step.hlo"]) == 2
+    assert main(["analyze", "run", "--json", "run/step.hlo"]) == 2
     assert "also an input" in capsys.readouterr().err
     for _ in range(2):
-        assert main(["hlo", "run", "--chip", "h100", "--csv", "run/answer.csv"]) == 0
+        assert main(["analyze", "run", "--chip", "h100", "--csv", "run/answer.csv"]) == 0
 
 
 def test_two_outputs_are_two_files(table: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from program_texts import program_text
 from roofline.analysis import assemble, price
 from roofline.analysis.expected_times import split_time
 from roofline.analysis.findings.excess import causes
+from roofline.analysis.findings.writing import Writer
 from roofline.analysis.op_times import OpTime
 from roofline.cli import main
 from roofline.cost import Cost
@@ -31,6 +32,7 @@ from roofline.operation import BYTE_TRANSPOSE, Product, Streamed
 from roofline.placement import place_op
 from roofline.prediction import Prediction, predict
 from roofline.prediction.calibration import Calibration
+from roofline.rules.words import notes, words_of
 from roofline.sources import read
 from roofline.torch_prices import Call, Tensor
 from roofline.torch_prices import price as price_call
@@ -246,14 +248,14 @@ def test_a_device_with_half_its_clock_is_told_from_a_slow_kernel() -> None:
 def test_the_name_of_a_kernel_may_say_why_a_product_is_slow(kernel: str, shape: tuple[int, int], said: str) -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=shape[0], k=4096, n=shape[1]))
     found = causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
-    assert [said in one.sentence for one in found] == [True] * bool(said)
+    assert [said in Writer().written(notes()[cause.note.name], cause.note.facts) for cause in found] == [True] * bool(said)
 
 
 def test_an_8_bit_product_by_a_kernel_of_older_chips_wants_other_operands() -> None:
     op = Op(name="dot", cost=Cost(), operation=Product(m=8192, k=4096, n=8192, compute="int8"))
     kernel = "void cutlass::Kernel2<cutlass_80_wmma_tensorop_i161616gemm_s8_forwardCompat_128x128_32x2_nn_align4>(…)"
     (on_hopper,) = causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "9.0")
-    assert "contracted dimension last" in on_hopper.lever
+    assert "contracted dimension last" in words_of("excess").levers_for([on_hopper.case], on_hopper.facts)[0]
     assert not causes([OpTime(0, op, 0.0, "compute")], (), [KernelUse(0, kernel, 0.0)], "8.6")
 
 
@@ -262,7 +264,7 @@ def test_sizes_that_newer_kernels_cannot_load_are_named(number: str, sizes: str,
     product = Product(m=128, k=27, n=500, batch=8192, left=number, right=number, compute="bf16")
     kernel = "cutlass_75_wmma_tensorop_bf16_s161616gemm_bf16_32x32_32x1_nt"
     (found,) = causes([OpTime(0, Op(name="bmm", cost=Cost(), operation=product), 0.0, "memory")], (), [KernelUse(0, kernel, 0.0)], "9.0")
-    assert found.lever.startswith(f"pad sizes ({sizes}) to a multiple of {said}: ")
+    assert words_of("excess").levers_for([found.case], found.facts)[0].startswith(f"pad sizes ({sizes}) to a multiple of {said}: ")
 
 
 @every(("functions", "is_told"), [(0, True), (4096 * 4096, True), (65536 * 4096, False)])
@@ -281,7 +283,7 @@ def test_a_product_that_also_computes_functions_may_take_longer(functions: int, 
 def test_counters_may_say_why_an_op_is_slow() -> None:
     op = Op(name="dot", cost=Cost.of({"hbm": 100}), counters=Counters(cost=Cost.of({"hbm": 210})))
     (found,) = causes([OpTime(0, op, 0.0, "memory")], (), ())
-    assert "2.1 times the bytes" in found.sentence
+    assert "2.1 times the bytes" in Writer().written(notes()[found.note.name], found.note.facts)
 
 
 def test_what_is_as_good_as_its_shape_gets_promises_nothing() -> None:

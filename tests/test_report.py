@@ -32,8 +32,8 @@ COMMANDS = [
     ["op", "matmul", "512", "512", "512", "--chip", "v5e"],
     ["op", "all_reduce", "1e9", "--over", "8", "--chip", "v5p"],
     ["op", "layernorm", "65536", "4096", "--chip", "v7x"],
-    ["place", "--flops", "2e12", "--bytes", "3e9", "--time", "5ms", "--chip", "h100"],
-    ["place", "--bytes", "3e9", "--chip", "h100"],
+    ["op", "--flops", "2e12", "--bytes", "3e9", "--time", "5ms", "--chip", "h100"],
+    ["op", "--bytes", "3e9", "--chip", "h100"],
     ["analyze", str(SAMPLE), "--chip", "h200"],
 ]
 

@@ -13,12 +13,14 @@ from roofline.render.change_comment import change_comment, change_sentence
 from roofline.report import Point, Report
 from test_comparison import op, report
 
+DOT = "dot 8×8×8 bf16"
+
 
 def version(step: float = 1.0, matmul: float = 0.5, **details: object) -> Report:
     """A step of a product and a copy; the rest is idle time."""
     return report(
-        op(0, "dot.1", matmul, 0.25, scope="attn", label="attn  dot 8×8×8 bf16", flops=10, bytes={"hbm": 100}, **details),
-        op(1, "copy.2", 0.25, 0.125, scope="mlp", label="mlp  copy bf16[8]", flops=0, bytes={"hbm": 50}),
+        op(0, "dot.1", matmul, 0.25, scope="attn", label="attn  dot 8×8×8 bf16", work={"matrix/bf16": 10}, bytes={"hbm": 100}, **details),
+        op(1, "copy.2", 0.25, 0.125, scope="mlp", label="mlp  copy bf16[8]", bytes={"hbm": 50}),
         points=(Point(scope="average", time_s=step, lost={"idle": step - matmul - 0.25}), Point(scope="total", time_s=10 * step)),
     )
 
@@ -26,7 +28,18 @@ def version(step: float = 1.0, matmul: float = 0.5, **details: object) -> Report
 def test_the_comment_says_what_got_slower_and_why() -> None:
     before = version()
     after = report(
-        op(4, "dot.7", 0.75, 0.3, scope="attn", label="attn  dot 8×8×8 bf16", flops=10, bytes={"hbm": 150}, kernels=2, count=1),
+        op(
+            4,
+            "dot.7",
+            0.75,
+            0.3,
+            scope="attn",
+            label="attn  dot 8×8×8 bf16",
+            work={"matrix/bf16": 10},
+            bytes={"hbm": 150},
+            kernels=2,
+            count=1,
+        ),
         op(5, "sort.1", 0.125, 0.1, scope="mlp", label="mlp  sort bf16[8]"),
         points=(Point(scope="average", time_s=1.5, lost={"idle": 0.625}), Point(scope="total", time_s=15.0)),
     )

@@ -470,7 +470,7 @@ def test_a_function_is_compared_from_the_command_line(
 ) -> None:
     (tmp_path / "my_torch_layers.py").write_text("def layer(x, w):\n    return x @ w\n")
     monkeypatch.chdir(tmp_path)
-    assert main(["torch-compare", "my_torch_layers:layer", "--args", "32x64", "bf16[64,16]", "--json", "-"]) == 0
+    assert main(["validate", "torch", "my_torch_layers:layer", "--args", "32x64", "bf16[64,16]", "--json", "-"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["schema"] == "roofline.torch-comparison/1"
     assert answer["flops"] == 2 * 32 * 64 * 16

@@ -125,7 +125,7 @@ def test_without_a_tpu_the_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_tpu_is_not_measured_through_pytorch(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["measure", "--device", "tpu", "--framework", "torch"]) == 2
+    assert main(["chips", "measure", "--device", "tpu", "--framework", "torch"]) == 2
     assert "a TPU is measured through JAX" in capsys.readouterr().err
 
 
@@ -180,6 +180,6 @@ def test_the_measurement_of_a_tpu_is_kept_as_local_tpu(
         return [kind]
 
     monkeypatch.setattr(measure, "_accelerated", measured)
-    assert main(["measure", "--device", "tpu"]) == 0
+    assert main(["chips", "measure", "--device", "tpu"]) == 0
     assert "--chip local-tpu" in capsys.readouterr().err
     assert load("local-tpu").rate("hbm") == 1.3e12

@@ -31,24 +31,24 @@ COMMAND_LINES = {
     "op collective": "op all_reduce 8",
     "op attention": "op attention 8 8 8 8 8",
     "op conv2d": "op conv2d 8 8 8 8 8",
-    "place": "place --flops 1e12 --bytes 1e9",
-    "cross": "cross matmul --free m --k 64 --n 64",
-    "fuse": "fuse exp add --shape 1024",
-    "hlo": "hlo program.hlo",
+    "place": "op --flops 1e12 --bytes 1e9",
+    "cross": "op matmul --free m --k 64 --n 64",
+    "fuse": "op chain exp add --shape 1024",
+    "explain": "explain latency",
     "whatif": "whatif program.hlo no-idle",
-    "fusion-report": "fusion-report program.hlo",
+    "fusion-report": "analyze --fusion program.hlo",
     "validate": "validate ops.csv",
     "compare": "compare ops.csv ops.csv",
     "check": "check ops.csv --chip h100 --require 'flops >= 1'",
-    "jax-compare": "jax-compare",
-    "torch-compare": "torch-compare",
+    "jax-compare": "validate jax",
+    "torch-compare": "validate torch",
     "chips": "chips",
-    "measure": "measure --quick",
-    "demo": "demo --no-open",
-    "cache": "cache",
+    "measure": "chips measure --quick",
+    "demo": "chips demo --no-open",
+    "cache": "--cache",
     "mcp": "mcp",
     "serve": "serve missing-folder",
-    "completion": "completion bash",
+    "completion": "--completion bash",
     **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
 }
 # Valid ones run programs, measure, wait for a browser or need a measured machine: only what is refused at once is tried.
@@ -92,7 +92,7 @@ def numbers_of(words: list[str]) -> Iterator[argparse.Action]:
 
 
 def test_every_command_is_tried() -> None:
-    assert {words.split()[0] for words in COMMAND_LINES.values()} == set(COMMANDS)
+    assert {words.split()[0] for words in COMMAND_LINES.values()} == {*COMMANDS, "--cache", "--completion"}
 
 
 @pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name not in ACTING])
@@ -150,7 +150,7 @@ def test_a_wrong_value_of_any_option_is_a_usage_error_in_one_line(line: str, opt
         assert (status, said.count("\n")) == (2, 1), (given, status, said)
 
 
-@every("words", [["analyze", "missing.csv"], ["analyze", "ops.csv", "--counters", "missing.csv"], ["hlo", "missing.hlo"]])
+@every("words", [["analyze", "missing.csv"], ["analyze", "ops.csv", "--counters", "missing.csv"], ["analyze", "missing.hlo"]])
 def test_a_missing_file_is_an_error_and_no_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 1
     assert capsys.readouterr().err.count("\n") == 1
@@ -182,13 +182,13 @@ def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) 
         "capture -- no-such-program",
         "serve --port 99999999",
         "serve --workers 0",
-        "jax-compare no_such_module:f --args 8x8",
-        "jax-compare --size -1",
-        "torch-compare --dtype nonsense",
-        "torch-compare --args 8x8",
-        "measure --quick -o machine.json",
-        "measure --quick -o no-such-folder/machine.toml",
-        "completion nonsense",
+        "validate jax no_such_module:f --args 8x8",
+        "validate jax --size -1",
+        "validate torch --dtype nonsense",
+        "validate torch --args 8x8",
+        "chips measure --quick -o machine.json",
+        "chips measure --quick -o no-such-folder/machine.toml",
+        "--completion nonsense",
         "nonsense",
     ],
 )
@@ -213,10 +213,9 @@ READERS = {
     "analyze": "analyze {}",
     "salvage": "analyze {} --salvage",
     "counters": "analyze ops.csv --chip h200 --counters {}",
-    "hlo": "hlo {}",
-    "fusion-report": "fusion-report {}",
+    "fusion-report": "analyze --fusion {}",
     "compare": "compare {} {}",
-    "lint": "chips --lint {}",
+    "lint": "chips lint {}",
     "chip": "op matmul 8 8 8 --chip {}",
 }
 
@@ -251,8 +250,8 @@ def test_a_folder_that_vanishes_while_it_is_read_is_left_out(
         return listed(path)
 
     monkeypatch.setattr(os, "scandir", scandir)
-    for command in ("analyze", "hlo", "fusion-report"):
-        one_line(capsys, [command, str(folder / "runs")], refused=True)
+    for command in ("analyze", "analyze --fusion"):
+        one_line(capsys, [*command.split(), str(folder / "runs")], refused=True)
 
 
 @pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] not in (*ACTING, "completion", "plot")])

@@ -93,11 +93,7 @@ def many(count: int) -> Report:
 
 def repeated(given: Report, times: int) -> Report:
     """A report with every op so many times over, each with an id and a time of its own; cheaper to make than to analyze."""
-    ops = [
-        replace(op, id=op.id + copy * len(given.ops), time_s=(op.time_s or 0) / (1 + copy), efficiency=(op.efficiency or 0) * (1 + copy))
-        for copy in range(times)
-        for op in given.ops
-    ]
+    ops = [replace(op, id=op.id + copy * len(given.ops), time_s=(op.time_s or 0) / (1 + copy)) for copy in range(times) for op in given.ops]
     ranked = sorted(ops, key=lambda op: (-(op.time_s or 0), op.id))
     return replace(given, ops=tuple(replace(op, rank=rank) for rank, op in enumerate(ranked, start=1)))
 

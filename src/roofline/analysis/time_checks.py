@@ -56,7 +56,7 @@ def time_bounds(report: Report) -> AcceptanceCheck:
         *_steps(report),
         *_devices(report),
     ]
-    notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline measure" for one in slow if is_allowed)]
+    notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline chips measure" for one in slow if is_allowed)]
     if above:
         most = sorted(above, key=lambda op: -op.weight_s)
         part = sum(op.weight_s for op in above) / busy
@@ -85,7 +85,7 @@ def _below(report: Report, timed: Sequence[OpInfo]) -> tuple[list[OpInfo], list[
     notes = []
     if estimated:
         notes.append(
-            f"{len(estimated):,} ops are faster than the estimated rates of this CPU allow; run roofline measure: {_named(estimated)}"
+            f"{len(estimated):,} ops are faster than the estimated rates of this CPU allow; run roofline chips measure: {_named(estimated)}"
         )
     if cached:
         notes.append(f"{len(cached):,} ops are up to {percent(CACHED - 1)} faster than main memory allows; a cache can hold their data")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ..errors import FormulaError, MissingExtra, RooflineError, UnitError, UsageError, did_you_mean
-from .commands import ALIASES, COMMANDS, help_text, module_of
+from .commands import COMMANDS, FORMER, FORMS, chosen, help_text, module_of
 from .streams import discard_output, opened_streams
 
 # Objects allocated between two runs of the cyclic garbage collector: with the default of 700 it takes a third of the time for 200,000 rows.
@@ -65,11 +65,18 @@ def _run(words: list[str]) -> int:
 
         sys.stdout.write(f"roofline {version('roofline')}\n")
         return 0
-    name, rest = ALIASES.get(words[0], words[0]), words[1:]
-    if name not in COMMANDS:
+    name, rest = words[0], words[1:]
+    if name in FORMER:
+        sys.stderr.write(f"roofline: {name!r} will go; type: roofline {FORMER[name]}\n")
+        module = module_of(name)
+    elif name in COMMANDS:
+        module, rest = chosen(name, rest)
+    elif name in [form.word for form in FORMS[""]]:
+        module, rest = chosen("", words)
+    else:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
     try:
-        status: int = module_of(name).run(rest)
+        status: int = module.run(rest)
     except SystemExit as end:  # argparse exits after printing help
         status = end.code if isinstance(end.code, int) else 0
     return status

@@ -50,6 +50,7 @@ def parser() -> Parser:
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")
     screen_options(made)
+    made.add_argument("--fusion", action="store_true", help="what the compiler left unfused in a program, why, and what that costs")
     reading_options(made)
     host_options(made)
     table_options(made)

@@ -1,5 +1,6 @@
-"""`roofline cache`: show or clear the profile cache."""
+"""`roofline --cache`: show or clear the profile cache."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,12 +15,13 @@ from .output import emit, write_message
 
 def parser() -> Parser:
     made = Parser(
-        "cache",
+        "--cache",
         "Show or clear the profile cache: its folder, entries and size.\n"
         "An entry is not used once its file, the options or the version of roofline changed.",
-        "roofline cache --clear",
+        "roofline --cache --clear",
     )
-    made.add_argument("--cache", metavar="FOLDER", help="cache folder (default: $ROOFLINE_CACHE, else the user's cache folder)")
+    made.add_argument("folder", nargs="?", metavar="FOLDER", help="cache folder (default: $ROOFLINE_CACHE, else the user's cache folder)")
+    made.add_argument("--cache", metavar="FOLDER", help=argparse.SUPPRESS)
     made.add_argument("--clear", action="store_true", help="delete every entry")
     output_options(made, figure=False)
     return made
@@ -27,7 +29,8 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    cache = Cache(Path(args.cache) if args.cache else cache_folder())
+    folder = args.folder or args.cache
+    cache = Cache(Path(folder) if folder else cache_folder())
     if args.clear:
         gone = cache.clear()
         write_message(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")

@@ -35,9 +35,11 @@ DRAWN = 0.01  # of its rate: the mark of an operation on a roof may be off by th
 def parser() -> Parser:
     made = Parser(
         "chips",
-        "List all chips, show some in full, compare several, by their figures or by operations on them, or check a machine file.",
+        "List all chips, show some in full, compare several, by their figures or by operations on them; measure this computer or check a\n"
+        "machine file: roofline chips measure, roofline chips lint FILE, roofline chips demo.",
         "roofline chips h200\n  roofline chips local\n  roofline chips --compare v5p,v6e,h100\n"
-        "  roofline chips --compare v7x:fp8,v7x,v6e 'matmul 8192 8192 8192' 'layernorm 65536 4096'\n  roofline chips --lint my_chip.toml",
+        "  roofline chips --compare v7x:fp8,v7x,v6e 'matmul 8192 8192 8192' 'layernorm 65536 4096'\n"
+        "  roofline chips lint my_chip.toml\n  roofline chips measure --quick",
     )
     made.add_argument(
         "name",
@@ -49,16 +51,19 @@ def parser() -> Parser:
     made.add_argument(
         "--compare", metavar="A,B,…", help="show several side by side; NAME:fp8 takes matrix work at the fp8 peak of that chip"
     )
-    made.add_argument("--lint", metavar="FILE", action="append", help="check a machine file; exit status 3 if a figure is implausible")
-    made.add_argument("--lint-all", action="store_true", help="check every chip of the catalogue")
+    made.add_argument("--lint", metavar="FILE", action="append", help=argparse.SUPPRESS)
+    made.add_argument("--lint-all", action="store_true", help=argparse.SUPPRESS)
     output_options(made)
     return made
 
 
 def run(words: Sequence[str]) -> int:
-    args = parser().parse_args(words)
+    is_lint = words[:1] == ["lint"]
+    args = parser().parse_args(words[is_lint:])
+    if is_lint:
+        args.lint, args.lint_all, args.name = args.name, not args.name, []
     if (args.lint or args.lint_all) and (args.name or args.compare):
-        raise UsageError("chips: --lint cannot be combined with NAME or --compare; use one")
+        raise UsageError("chips: lint cannot be combined with NAME or --compare; use one")
     if args.lint or args.lint_all:
         return _check(args)
     found: tuple[OpOnChip, ...] = ()

@@ -1,4 +1,4 @@
-"""`roofline completion`: a shell script that completes commands, formulas, options, their values and chip names.
+"""`roofline --completion`: a shell script that completes commands, formulas, options, their values and chip names.
 
 The script calls this command for the candidates, so it matches the installed version. Without candidates the shell completes file names.
 """
@@ -12,13 +12,13 @@ from ..errors import RooflineError
 from ..formulas import all_formulas, lookup
 from ..machines import names
 from ..ops.elementwise import POINTWISE
-from .commands import COMMANDS, module_of
+from .commands import COMMANDS, chosen
 from .options import Parser
 
 BASH = """\
 _roofline() {
     local IFS=$'\\n'
-    COMPREPLY=($(roofline completion bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
+    COMPREPLY=($(roofline --completion bash "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
 }
 complete -o default -F _roofline roofline
 """
@@ -26,7 +26,7 @@ ZSH = """\
 #compdef roofline
 _roofline() {
     local -a found
-    found=(${(f)"$(roofline completion zsh "${(@)words[2,CURRENT]}" 2>/dev/null)"})
+    found=(${(f)"$(roofline --completion zsh "${(@)words[2,CURRENT]}" 2>/dev/null)"})
     if (( $#found )); then compadd -a found; else _files; fi
 }
 compdef _roofline roofline
@@ -35,7 +35,7 @@ FISH = """\
 function __roofline
     set -l typed (commandline -opc)
     set -l word (commandline -ct)
-    set -l found (roofline completion fish $typed[2..-1] "$word" 2>/dev/null)
+    set -l found (roofline --completion fish $typed[2..-1] "$word" 2>/dev/null)
     if set -q found[1]
         printf '%s\\n' $found
     else
@@ -66,16 +66,16 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "OP": lambda: POINTWISE,
 }
 # commands whose first argument determines their options
-FIRST: dict[str, Callable[[], Iterable[str]]] = {"op": _formulas, "cross": _formulas, "plot": _figures}
+FIRST: dict[str, Callable[[], Iterable[str]]] = {"op": lambda: [*_formulas(), "chain"], "plot": _figures}
 
 
 def parser() -> Parser:
     made = Parser(
-        "completion",
+        "--completion",
         "Print a script that completes commands, formulas, options, their values and chip names in a shell.\n"
-        'bash: eval "$(roofline completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit;\n'
-        "fish: roofline completion fish > ~/.config/fish/completions/roofline.fish",
-        'eval "$(roofline completion bash)"',
+        'bash: eval "$(roofline --completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit;\n'
+        "fish: roofline --completion fish > ~/.config/fish/completions/roofline.fish",
+        'eval "$(roofline --completion bash)"',
     )
     made.add_argument("shell", choices=SHELLS, help="the shell")
     made.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD", help="words typed so far: print the completions of the last one")
@@ -123,8 +123,9 @@ def _following(words: Sequence[str], option: bool) -> Iterable[str]:
 
 
 def _parser(name: str, words: Sequence[str]) -> Parser:
-    command = module_of(name)
-    first = (words[0], words[1:]) if name == "plot" else (lookup(words[0]),) if name in FIRST else ()
+    command, rest = chosen(name, list(words)) if name in COMMANDS else chosen("", [name, *words])
+    of_formula = command.__name__.endswith((".op", ".cross"))
+    first = (rest[0], rest[1:]) if name == "plot" else (lookup(rest[0]),) if of_formula else ()
     made: Parser = command.parser(*first)
     return made
 

@@ -1,4 +1,4 @@
-"""`roofline cross`: the size at which an operation becomes compute-bound."""
+"""`roofline op FORMULA --free NAME`: the size at which an operation becomes compute-bound."""
 
 import argparse
 import sys
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 DOUBLINGS = 4  # of the size, shown in a figure on either side of the crossing
 AROUND = 1000  # centre of a figure without a crossing
-EXAMPLE = "roofline cross matmul --free m --k inf --n inf --chip v5e"
+EXAMPLE = "roofline op matmul --free m --k inf --n inf --chip v5e"
 
 
 def parser(formula: Formula) -> Parser:
     made = Parser(
-        f"cross {formula.name}",
+        f"op {formula.name}",
         f"The size at which {formula.name} becomes compute-bound.\nGive every dimension except the free ones a size, or inf.",
         EXAMPLE,
     )
@@ -56,7 +56,7 @@ def parser(formula: Formula) -> Parser:
 
 def run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "--list"):
-        sys.stdout.write(f"usage: roofline cross FORMULA --free NAME [--DIMENSION SIZE|inf …]\n\n{listing()}\n\nexample:\n  {EXAMPLE}\n")
+        sys.stdout.write(f"usage: roofline op FORMULA --free NAME [--DIMENSION SIZE|inf …]\n\n{listing()}\n\nexample:\n  {EXAMPLE}\n")
         return 0 if words else 2
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])

@@ -1,4 +1,4 @@
-"""`roofline demo`: a roofline of this computer, from a quick measurement and a small program."""
+"""`roofline chips demo`: a roofline of this computer, from a quick measurement and a small program."""
 
 import webbrowser
 from collections.abc import Sequence
@@ -26,11 +26,11 @@ TOP = 12
 
 def parser() -> Parser:
     made = Parser(
-        "demo",
+        "chips demo",
         f"A roofline of this computer in under a minute: measures the CPU for about {show(MEASURE_S, 's')}, runs a small program (JAX if\n"
         "installed, else NumPy) with a matmul, attention, a normalisation and an elementwise chain, fused and unfused, and opens the\n"
         "page.",
-        "roofline demo\n  roofline demo --no-open -o demo.html",
+        "roofline chips demo\n  roofline chips demo --no-open -o demo.html",
     )
     made.add_argument("-o", "--page", default=PAGE, type=_page, metavar="FILE.html", help=f"where the page is written (default {PAGE})")
     made.add_argument("--no-open", action="store_true", help="do not open the page in a browser")

@@ -87,7 +87,7 @@ def chosen_ledger(args: argparse.Namespace, formula: Formula) -> Ledger:
     sizes = [number(getattr(args, parameter.name), parameter) for parameter in formula.dimensions]
     for parameter, size in zip(formula.dimensions, sizes, strict=True):
         if size == inf:
-            raise UsageError(f"{formula.name}: {parameter.name} cannot be infinite here; use roofline cross for limits")
+            raise UsageError(f"{formula.name}: {parameter.name} cannot be infinite here; use roofline op --free for limits")
     return formula(*sizes, **chosen_options(args, formula))
 
 

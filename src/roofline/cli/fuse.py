@@ -1,4 +1,4 @@
-"""`roofline fuse`: every way to fuse a chain of ops into kernels, and the fastest that is possible."""
+"""`roofline op chain`: every way to fuse a chain of ops into kernels, and the fastest that is possible."""
 
 import argparse
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ from .output import draw, emit
 
 def parser() -> Parser:
     made = Parser(
-        "fuse",
+        "op chain",
         f"Compare every way to fuse a chain of ops into kernels, and find the fastest possible one.\nops: {', '.join(POINTWISE)}",
-        "roofline fuse layernorm gelu dropout add --shape 32x2048x4096 --chip v7x",
+        "roofline op chain layernorm gelu dropout add --shape 32x2048x4096 --chip v7x",
     )
     made.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS defines your own, with its FLOP per element")
     made.add_argument(

@@ -1,4 +1,4 @@
-"""`roofline fusion-report`: what the compiler left unfused in a program, why, and what that costs."""
+"""`roofline analyze --fusion`: what the compiler left unfused in a program, why, and what that costs."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -23,10 +23,10 @@ from .progress import progress
 
 def parser() -> Parser:
     made = Parser(
-        "fusion-report",
+        "analyze --fusion",
         "What the compiler left unfused: tensors that one kernel writes and another reads, the reason, and the time that fusing\n"
         "them would save; kernels by avoidable traffic; how fragmented the program is.",
-        "roofline fusion-report program.hlo --chip h200",
+        "roofline analyze --fusion program.hlo --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")

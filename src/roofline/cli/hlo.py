@@ -1,4 +1,4 @@
-"""`roofline hlo`: cost of an XLA program by scope, source location, category or phase, without running it."""
+"""`roofline analyze`: cost of an XLA program by scope, source location, category or phase, without running it."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -47,7 +47,7 @@ def parser() -> Parser:
         "Cost of an XLA program: FLOP and bytes of every instruction that runs, with loops and calls multiplied out.\n"
         "Reads HLO text or protobuf, StableHLO (text, MLIR bytecode, portable artifacts, jax.export files), plain or gzipped,\n"
         "or a folder written by --xla_dump_to. Needs no JAX.",
-        "roofline hlo program.hlo --by scope --chip h200",
+        "roofline analyze program.hlo --by scope --chip h200",
     )
     made.add_argument("path", metavar="PROGRAM", help="the file or folder")
     made.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")

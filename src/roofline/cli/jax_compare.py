@@ -1,4 +1,4 @@
-"""`roofline jax-compare`: our counts compared with XLA's cost analysis of a JAX function, instruction by instruction."""
+"""`roofline validate jax`: our counts compared with XLA's cost analysis of a JAX function, instruction by instruction."""
 
 from collections.abc import Sequence
 
@@ -30,10 +30,10 @@ FORMATS = ("bf16", "fp8")
 
 def parser() -> Parser:
     made = Parser(
-        "jax-compare",
+        "validate jax",
         "Compare our FLOP and byte counts with XLA's cost_analysis() of a JAX function, instruction by instruction.\n"
         "Without a function: a square matrix product, also counted by hand. Compiles but does not run it. Without JAX: hand counts only.",
-        "roofline jax-compare\n  roofline jax-compare mymodule:layer --args 512x4096 4096x4096",
+        "roofline validate jax\n  roofline validate jax mymodule:layer --args 512x4096 4096x4096",
     )
     made.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="function of arrays; the current folder is searched first")
     made.add_argument(
@@ -53,22 +53,22 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     if args.size < 1:
-        raise UsageError(f"jax-compare: --size {args.size} is not a positive whole number")
+        raise UsageError(f"validate jax: --size {args.size} is not a positive whole number")
     formats = [dtype(name) for name in args.dtype or FORMATS]
     notes: list[str] = []
     if args.function:
         if not args.args:
-            raise UsageError("jax-compare: give the shapes of the function's arguments: --args 512x4096 4096x4096")
+            raise UsageError("validate jax: give the shapes of the function's arguments: --args 512x4096 4096x4096")
         shapes = [shape(text) for text in args.args]
         require_jax()
-        function = load_function("jax-compare", args.function)
+        function = load_function("validate jax", args.function)
         own = list(dict.fromkeys(number for number, _ in shapes))
         if "" not in own:  # no argument is left that takes the formats to try
             found = [replace(compare_function(function, args.function, shapes, dtype(own[0])), format=" and ".join(own))]
         else:
             found = [compare_function(function, args.function, shapes, number) for number in formats]
     elif args.args:
-        raise UsageError("jax-compare: --args are the shapes of a function's arguments; give the function too")
+        raise UsageError("validate jax: --args are the shapes of a function's arguments; give the function too")
     else:
         try:
             found = [compare_product(args.size, number) for number in formats]

@@ -1,4 +1,4 @@
-"""`roofline measure`: measure this computer's CPU, GPU or TPU."""
+"""`roofline chips measure`: measure this computer's CPU, GPU or TPU."""
 
 import argparse
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ DEVICES = ("cpu", "gpu", "tpu")
 
 def parser() -> Parser:
     made = Parser(
-        "measure",
+        "chips measure",
         "Measure this computer: its GPU or TPU where PyTorch or JAX can use one, else its CPU. Measure while nothing else runs.\n"
         "CPU: vector rates and matrix products in fp32 and fp64 on one core and all cores, caches and main memory.\n"
         "GPU: matrix products in every number format, in bursts and sustained for seconds, with random operands and zeros; vector and\n"
@@ -38,7 +38,8 @@ def parser() -> Parser:
         "programs dispatched, copies to the host; copies between devices and all-reduces over them where there are several.\n"
         "The result becomes this computer's machine: --chip local (CPU, the default for CPU profiles), local-gpu or local-tpu.\n"
         "An interrupted measurement resumes when the same command runs again.",
-        "roofline measure --quick\n  roofline measure --device gpu -o h200.toml\n  roofline measure --device tpu\n  roofline chips local",
+        "roofline chips measure --quick\n  roofline chips measure --device gpu -o h200.toml\n"
+        "  roofline chips measure --device tpu\n  roofline chips local",
     )
     made.add_argument(
         "--quick",

@@ -22,6 +22,11 @@ from .output import emit_report
 SUMMARY = "Cost, minimum and expected time of one operation from its shapes: FLOP, bytes, bound, attainable rate."
 QUANTIZED = ("matmul", "batched_matmul")
 ATTENTION = ("attention", "attention_decode")
+USAGE = """\
+usage: roofline op FORMULA DIMENSIONS [options]
+       roofline op FORMULA --free NAME [--DIMENSION SIZE|inf …]   the size at which it becomes compute-bound
+       roofline op --flops F --bytes B [--time T]                 given work on the roofline
+       roofline op chain OP OP … --shape AxB                      every way to fuse a chain of ops"""
 EXAMPLE = "roofline op matmul 8192 8192 8192 --chip v5e --dtype bf16 --weights int8"
 
 
@@ -62,7 +67,7 @@ def parser(formula: Formula) -> Parser:
 
 def run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help", "--list"):
-        sys.stdout.write(f"{SUMMARY}\n\nusage: roofline op FORMULA DIMENSIONS [options]\n\n{listing()}\n\nexample:\n  {EXAMPLE}\n")
+        sys.stdout.write(f"{SUMMARY}\n\n{USAGE}\n\n{listing()}\n\nexample:\n  {EXAMPLE}\n")
         return 0 if words else 2
     formula = lookup(words[0])
     args = parser(formula).parse_args(words[1:])

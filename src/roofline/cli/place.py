@@ -1,4 +1,4 @@
-"""`roofline place`: given FLOP, bytes and a time on a chip's roofline."""
+"""`roofline op --flops F --bytes B`: given FLOP, bytes and a time on a chip's roofline."""
 
 from collections.abc import Sequence
 
@@ -17,9 +17,9 @@ from .output import emit_report
 
 def parser() -> Parser:
     made = Parser(
-        "place",
+        "op",
         "Place given FLOP, bytes and a measured time on a chip's roofline.",
-        "roofline place --flops 2e12 --bytes 3e9 --time 5ms --chip h100",
+        "roofline op --flops 2e12 --bytes 3e9 --time 5ms --chip h100",
     )
     made.add_argument("--flops", metavar="AMOUNT", help='FLOP: 2e12, 2T or "2 TFLOP"')
     made.add_argument("--bytes", metavar="AMOUNT", help='main-memory traffic: 3e9, 3G or "3 GB"')
@@ -57,7 +57,7 @@ def run(words: Sequence[str]) -> int:
             amounts[resource] = amounts[resource] / links
             notes.append(links_note(own, links))
     if not amounts:
-        raise UsageError("place: nothing to place; give --flops, --bytes or --use")
+        raise UsageError("op: nothing to place; give --flops, --bytes or --use")
     time_s = None if args.time is None else quantity(args.time, "s", "--time")
     op = Op(name=args.name, cost=Cost.of(amounts), time_s=time_s, notes=tuple(notes))
     report = analyze(Recording(workload=Workload((op,)), format="formula"), machine, chosen_corrections(args))

@@ -62,7 +62,7 @@ def parser(name: str, words: Sequence[str]) -> Parser:
 def _help() -> str:
     widest = max(map(len, [*FIGURES, "fusion"]))
     lines = [f"  {name.ljust(widest)}  {figure.summary}" for name, figure in FIGURES.items()]
-    lines.append(f"  {'fusion'.ljust(widest)}  a chain of ops from unfused to fused (same arguments as roofline fuse)")
+    lines.append(f"  {'fusion'.ljust(widest)}  a chain of ops from unfused to fused (same arguments as roofline op chain)")
     usage = "usage: roofline plot FIGURE [options] -o FILE   (details: roofline plot FIGURE --help)"
     return "\n".join(["Draw a figure.", "", usage, "", *lines, "", "example:", "  roofline plot anatomy --chip v7x -o anatomy.svg", ""])
 
@@ -171,7 +171,7 @@ def _price(args: argparse.Namespace, formula: Formula) -> tuple[Callable[..., Le
     """The formula with the sizes and options that were given, and its free dimensions."""
     free, fixed = free_and_fixed(args, formula)
     if infinite := [name for name, size in fixed.items() if size == inf]:
-        raise UsageError(f"plot: {infinite[0]} cannot be infinite here; use roofline cross for limits")
+        raise UsageError(f"plot: {infinite[0]} cannot be infinite here; use roofline op --free for limits")
     return partial(formula.function, **chosen_options(args, formula), **fixed), free
 
 

@@ -1,4 +1,4 @@
-"""`roofline torch-compare`: our FLOP count compared with PyTorch's own counters and others, with the reason for each difference."""
+"""`roofline validate torch`: our FLOP count compared with PyTorch's own counters and others, with the reason for each difference."""
 
 from collections.abc import Sequence
 
@@ -18,11 +18,11 @@ FORMAT = "bf16"
 
 def parser() -> Parser:
     made = Parser(
-        "torch-compare",
+        "validate torch",
         "Compare our FLOP count of a PyTorch module or function with FlopCounterMode, torch.profiler, and fvcore, thop, calflops and\n"
         "DeepSpeed where they are installed, with the reason for each difference.\n"
         "Without a function: one transformer block, also counted by hand. Runs on tensors without data. Without PyTorch: hand counts only.",
-        "roofline torch-compare\n  roofline torch-compare mymodule:model --args 8x1024x4096 --backward",
+        "roofline validate torch\n  roofline validate torch mymodule:model --args 8x1024x4096 --backward",
     )
     made.add_argument(
         "function", nargs="?", metavar="MODULE:FUNCTION", help="module or function of tensors; the current folder is searched first"
@@ -41,12 +41,12 @@ def run(words: Sequence[str]) -> int:
     number = dtype(args.dtype)
     if args.function:
         if not args.args:
-            raise UsageError("torch-compare: give the shapes of the function's arguments: --args 8x1024x4096")
+            raise UsageError("validate torch: give the shapes of the function's arguments: --args 8x1024x4096")
         shapes = [shape(text) for text in args.args]
         require_torch()
-        found = compare_function(load_function("torch-compare", args.function), args.function, shapes, number, args.backward)
+        found = compare_function(load_function("validate torch", args.function), args.function, shapes, number, args.backward)
     elif args.args:
-        raise UsageError("torch-compare: --args are the shapes of a function's arguments; give the function too")
+        raise UsageError("validate torch: --args are the shapes of a function's arguments; give the function too")
     else:
         try:
             found = compare_block(number, args.backward)

@@ -1,4 +1,4 @@
-"""Small programs for `roofline demo`: a matmul, attention, a normalisation and an elementwise chain, fused and unfused.
+"""Small programs for `roofline chips demo`: a matmul, attention, a normalisation and an elementwise chain, fused and unfused.
 
 With JAX they run under its profiler; without it NumPy runs them, each op timed and priced by its formula.
 """

@@ -101,7 +101,7 @@ def _compared(function: Callable[..., Any], name: str, shapes: Sequence[Shape], 
         lowered = jax.jit(function).lower(*arguments)
         compiled = lowered.compile()
     except Exception as error:  # whatever the user's function or the compiler raises
-        raise UsageError(f"jax-compare: {name} in {number}: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"validate jax: {name} in {number}: {str(error).splitlines()[0]}") from None
     backend = jax.default_backend()
     module = parse(compiled.runtime_executable().hlo_modules()[0].as_serialized_hlo_module_proto(), "compiled program")
     ours = {found.site.instruction.name: found.op.cost for found in executed(module)}

@@ -109,7 +109,7 @@ def _program_time(report: Report, took: float, call_s: float) -> AcceptanceCheck
         else:
             problems.append(Problem(input="clock", message=words))
     if estimated:
-        notes.append("the rates of this CPU are estimates, so nothing fails here; run roofline measure")
+        notes.append("the rates of this CPU are estimates, so nothing fails here; run roofline chips measure")
     return made_check(TIMES, expected, show(took, "s", 3), problems, notes)
 
 

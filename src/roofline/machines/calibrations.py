@@ -19,7 +19,7 @@ from ..units import parse
 from .catalogue import card as look_up
 from .local import MEASURED
 from .machine_file import Count, Quantity, quantity
-from .toml_files import Texts, WrongValue, each_row, read_toml, within
+from .toml_files import Texts, WrongValue, each_row, in_file, read_toml
 
 FOLDER = Path(__file__).with_name("calibrations")
 SCHEMA: Literal["roofline.calibration/1"] = "roofline.calibration/1"
@@ -174,7 +174,7 @@ def read_calibration(path: Path) -> Calibration:
 
 def _calibration(file: CalibrationFile, where: str) -> Calibration:
     needed = _NEEDED_ON_TPU if file.architecture == TPU else _NEEDED
-    with within(where, after=": "):
+    with in_file(where):
         families = each_row("family", file.family, lambda row: row.value(needed))
         clock_hz = quantity(file.clock, "Hz", "clock") if file.clock is not None else 0.0
     return Calibration(name=file.chips[0], families=tuple(families), cores=file.cores, clock_hz=clock_hz)

@@ -64,7 +64,7 @@ def card(name: str) -> Card:
         if not local_gpu_file().is_file():
             kind = chip.lower().removeprefix("local-")
             raise MachineError(
-                f"this computer's {kind.upper()} has not been measured ({chip.lower()}); run: roofline measure --device {kind}"
+                f"this computer's {kind.upper()} has not been measured ({chip.lower()}); run: roofline chips measure --device {kind}"
             )
         return read_card(local_gpu_file())
     if not is_path(chip) or _find(chip)[0]:

@@ -20,7 +20,7 @@ CHANNEL = parse("25.6 GB/s", "B/s")  # one channel of DDR4-3200: 3200 MT/s x 8 B
 CORES_PER_CHANNEL = 8
 LEAST_CHANNELS = 2
 ONE_CORE = parse("16 GB/s", "B/s")  # limit from the cache misses that one core keeps in flight
-MEASURE = "roofline measure"
+MEASURE = "roofline chips measure"
 # Bytes per core and cycle: two loads and a store of a vector in L1; one line of 64 B from L2; half a line from L3 (Zen; Intel's mesh has
 # less).
 L2_BYTES, L3_BYTES = 64, 32

@@ -15,7 +15,7 @@ from ..units import parse
 from .chip_specs import Attribution, Card, KnownError, Sweep
 from .limits import limits_for
 from .machine_file import Link, MachineFile, Rated, Stated, cited, quantity
-from .toml_files import WrongValue, each_row, within
+from .toml_files import WrongValue, each_row, in_file
 
 _T = TypeVar("_T")
 _UNKNOWN = Card(machine=Machine(name="", ceilings=()))  # what a file that extends no chip starts from
@@ -23,7 +23,7 @@ _UNKNOWN = Card(machine=Machine(name="", ceilings=()))  # what a file that exten
 
 def build(file: MachineFile, where: str, base: Card = _UNKNOWN) -> Card:
     """The card that a file describes, on top of the card of the chip it extends; ``where`` is the file's name."""
-    with within(where, after=": "):
+    with in_file(where):
         return _card(file, where, base)
 
 

@@ -32,12 +32,21 @@ class WrongValue(MachineError):
 
 
 @contextmanager
-def within(place: str, *, after: str = ".") -> Iterator[None]:
-    """Prefix the place of a wrong value with the table, or with the file, that contains it."""
+def within(table: str) -> Iterator[None]:
+    """Prefix the place of a wrong value with the table that contains it."""
     try:
         yield
     except WrongValue as error:
-        raise WrongValue(f"{place}{after}{error.place}" if error.place else place, error.message) from None
+        raise WrongValue(f"{table}.{error.place}" if error.place else table, error.message) from None
+
+
+@contextmanager
+def in_file(file: str) -> Iterator[None]:
+    """Say of a wrong value in which file it is."""
+    try:
+        yield
+    except WrongValue as error:
+        raise MachineError(f"{file}: {error}") from None
 
 
 def each_row(key: str, rows: Iterable[_Row], value: Callable[[_Row], _T]) -> list[_T]:
@@ -77,7 +86,7 @@ def typed(tables: object, kind: type[_T], file: str) -> _T:
     try:
         return msgspec.convert(tables, kind, dec_hook=_resource)
     except (msgspec.ValidationError, RooflineError) as error:
-        with within(file, after=": "):
+        with in_file(file):
             raise _fault(tables, kind, "", error) from None
 
 

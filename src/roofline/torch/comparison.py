@@ -62,7 +62,7 @@ def compare_function(function: Callable[..., Any], name: str, shapes: Sequence[S
     """A module or function of tensors of these shapes; ``number`` is the default number format."""
     torch = require_torch()
     if isinstance(function, type):
-        raise UsageError(f"torch-compare: {name} is a class; name one of its objects, or a function")
+        raise UsageError(f"validate torch: {name} is a class; name one of its objects, or a function")
     formats = [torch_format(torch, dtype(fixed) if fixed else number) for fixed, _ in shapes]
     args = tuple(torch.empty(sizes, dtype=kind, device="meta") for (_, sizes), kind in zip(shapes, formats, strict=True))
     module = function.to("meta", torch_format(torch, number)) if isinstance(function, torch.nn.Module) else _as_module(torch, function)
@@ -77,7 +77,7 @@ def _compared(
     except UsageError:
         raise
     except Exception as error:  # whatever the user's function raises
-        raise UsageError(f"torch-compare: {name}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
+        raise UsageError(f"validate torch: {name}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
     ours = _our_counts(found)
     flops, both = _matrix(ours.ran), None if ours.ran.flops is None else float(ours.ran.flops)
     counts = [

@@ -19,7 +19,7 @@ def sweep_chart(card: Card, *, theme: str = "light", ax: Axes | None = None) -> 
     curves = {name: sorted((one.bytes, one.rate) for one in card.sweep if one.pattern == pattern) for pattern, name in SWEPT.items()}
     curves = {name: curve for name, curve in curves.items() if len(curve) > 1}
     if not curves:
-        raise UsageError(f"{card.machine.name} has no sweep over working sets; measure one: roofline measure -o FILE.toml")
+        raise UsageError(f"{card.machine.name} has no sweep over working sets; measure one: roofline chips measure -o FILE.toml")
     sizes, rates = zip(*(spot for curve in curves.values() for spot in curve), strict=True)
     levels = [one for name in _LEVELS if (one := card.machine.ceiling(name)) and one.spread and min(rates) < one.rate < 2 * max(rates)]
     top = 1.5 * max(max(rates), *(one.rate for one in levels))
