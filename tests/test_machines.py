@@ -21,7 +21,7 @@ from roofline.machines.machine_file import MachineFile
 from roofline.machines.reading import build
 from roofline.machines.toml_files import typed
 from roofline.placement import place
-from roofline.resource import bound_words
+from roofline.resource import Resource, bound_words
 from roofline.units import parse
 
 DATA = Path(__file__).parent / "data" / "machines"
@@ -736,3 +736,12 @@ def test_a_wrong_setting_is_told_what_to_write(text: str, message: str) -> None:
 
 def test_every_chip_has_a_ceiling() -> None:
     assert all(isinstance(each, Machine) and each.ceilings for each in catalogue())
+
+
+def test_bf16_is_computed_in_fp32_by_vector_units_that_have_no_bf16() -> None:
+    for chip, own in (("v4", False), ("v5e", False), ("v5p", False), ("v6e", True), ("v7x", True)):
+        machine = load(chip)
+        narrow, wide = (machine.resolve(Resource(f"vector/{kind}")) for kind in ("bf16", "fp32"))
+        assert narrow is not None
+        assert wide is not None
+        assert narrow.rate == (2 if own else 1) * wide.rate, chip

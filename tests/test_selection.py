@@ -1,11 +1,14 @@
 """Filtering and summing the ops of a report."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from every import every
+from roofline.analysis import analyze
 from roofline.errors import FormulaError, UsageError
 from roofline.grouping import KEYS, group, group_parts, parts_table
 from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
@@ -315,3 +318,14 @@ def test_of_an_op_that_loses_nothing_a_part_loses_nothing_either() -> None:
     rows = tuple(DeviceShare(op=0, device=place, count=1, time_s=1.1 / 3) for place in range(3))
     report = replace(shared(), ops=(whole,), by_device=rows, input=InputInfo(format="x"))
     assert [narrow(report, device=[place])[0].lost_s for place in range(3)] == [0.0] * 3
+
+
+def test_shares_by_step_device_and_host_are_at_most_all_of_a_stated_whole() -> None:
+    data = Path(__file__).parent / "data"
+    for name in ("h200/jax_train.xplane.pb.gz", "h200/jax_scan.xplane.pb.gz", "cpu/jax_four.xplane.pb.gz"):
+        report = analyze(data / name)
+        for by in ("step", "device", "host"):
+            table = parts_table(report, report.ops, by)
+            known = [share for share in table.shares if share is not None]
+            assert all(0 <= share <= 1 + 1e-9 for share in known), (name, by)
+            assert table.whole == "op time"

@@ -112,3 +112,18 @@ def test_without_times_what_takes_longest_at_least_is_told_first(tmp_path: Path)
     (tmp_path / "f.hlo").write_text(program)
     kinds = [finding.kind for finding in rl.analyze(tmp_path / "f.hlo", "v5e").findings]
     assert kinds.index("products") < kinds.index("memory")
+
+
+@pytest.mark.parametrize(("chip", "is_told"), [("v5e", False), ("v6e", True), ("v7x", True)])
+def test_bf16_is_advised_for_the_vector_unit_where_it_computes_that_faster(tmp_path: Path, chip: str, is_told: bool) -> None:
+    loop = " ".join(f"%s{n} = f32[64,128]{{1,0:T(8,128)S(1)}} sine(%s{n - 1})" + "\n" for n in range(1, 40))
+    program = f"""HloModule jit_f, is_scheduled=true
+
+ENTRY %main (a: f32[64,128]) -> f32[64,128] {{
+  %s0 = f32[64,128]{{1,0:T(8,128)S(1)}} parameter(0)
+  {loop}
+  ROOT %r = f32[64,128]{{1,0:T(8,128)S(1)}} add(%s39, %s39)
+}}
+"""
+    lever = words_of("compute", "", TPU).cases["narrow"][0]
+    assert (lever in _levers(tmp_path, program, chip, "compute")) is is_told

@@ -335,3 +335,11 @@ def test_a_program_of_calls_that_were_not_copied_is_followed_once() -> None:
     last = f"f30 {{ p = {SMALL} parameter(0)\n ROOT n = {SMALL} cosine(p) }}\n"
     text = f"{HEAD}{last}{bodies}ENTRY main {{ x = {SMALL} parameter(0)\n ROOT r = {SMALL} call(x), to_apply=f0 }}\n"
     assert peak(text).arguments == MATRIX
+
+
+def test_the_scalars_of_a_program_are_in_smem_beside_its_vmem() -> None:
+    report = analyze(Path(__file__).parent / "data" / "tpu" / "gathered_layers_v5e.hlo.pb.gz")
+    assert report.memory is not None
+    scalars = next(space for space in report.memory.spaces if space.space == "smem")
+    assert (scalars.peak_bytes, scalars.arrays_bytes) == (512, 512)  # one tile of 128 words of 4 B
+    assert {space.space for space in report.memory.spaces} == {"vmem", "smem"}

@@ -14,7 +14,7 @@ from ...report import Finding, Point, Predicted
 from ...resource import HBM
 from ...workload import RECORDED_ALLOCATIONS, Recording
 from ..idle_time import waiting
-from ..losses import MEMORY
+from ..losses import COMPUTE, MEMORY
 from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps
 from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
@@ -40,7 +40,7 @@ OF_BYTES = ("tile-padding", "layout-copies")  # kinds of avoidable work that lea
 MOST_CHANGED = 10_000  # ops: in a longer program changes are not predicted without being asked for
 FEW_PROGRAMS = 2  # least number of programs in a step that could be compiled together
 # On a TPU, cases of levers that come before those of a kind, unless the chip lacks what they need or the program has it already.
-FILL, FASTER, IN_VMEM = "fill", "faster", "in vmem"
+FILL, FASTER, IN_VMEM, NARROW = "fill", "faster", "in vmem", "narrow"
 
 
 def findings(
@@ -167,11 +167,18 @@ def _fitting_a_tpu(one: Evidence, op_times: OpTimes, ids: Sequence[int], recordi
         return one
     if one.kind == MEMORY and not _crosses_hbm_once(op_times, ids, recording):
         return replace(one, levers=(IN_VMEM, *LEVERS))
+    if one.kind == COMPUTE and _is_faster(machine, "vector/bf16", "vector/fp32"):
+        return replace(one, levers=(*LEVERS, NARROW))
     if one.kind != PRODUCTS:
         return one
-    half, narrow = machine.ceiling("matrix/bf16"), [machine.ceiling(f"matrix/{name}") for name in ("int8", "fp8")]
-    faster = () if half is None or all(ceiling is None or ceiling.rate <= half.rate for ceiling in narrow) else (FASTER,)
+    faster = (FASTER,) if any(_is_faster(machine, f"matrix/{name}", "matrix/bf16") for name in ("int8", "fp8")) else ()
     return replace(one, levers=(*(() if fills_the_unit(op_times, ids, machine) else (FILL,)), *faster, *LEVERS))
+
+
+def _is_faster(machine: Machine, resource: str, other: str) -> bool:
+    """Whether a chip has a rate of its own for a resource, above that of another."""
+    ceiling, usual = machine.ceiling(resource), machine.ceiling(other)
+    return ceiling is not None and usual is not None and ceiling.rate > usual.rate
 
 
 def _crosses_hbm_once(op_times: OpTimes, ids: Sequence[int], recording: Recording) -> bool:
