@@ -563,7 +563,7 @@ def test_no_gpu_is_one_line_that_says_why(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_gpu_that_was_never_measured_has_no_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: Path) -> None:
     monkeypatch.setenv("ROOFLINE_DATA", str(tmp_path))
-    with pytest.raises(MachineError, match="roofline measure --device gpu"):
+    with pytest.raises(MachineError, match="roofline chips measure --device gpu"):
         load("local-gpu")
     mine = local_gpu_file()
     mine.parent.mkdir(parents=True)

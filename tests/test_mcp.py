@@ -173,8 +173,8 @@ def test_the_page_for_agents_names_commands_and_tools_that_there_are(tools: Agen
     for command, tool in rows:
         name, *words = shlex.split(command.strip("`"))[1:]
         named = [word for word in words if word.startswith("--")]
-        if name in ("op", "cross"):
-            name, words = f"{name} {words[0]}", []
+        if name == "op":
+            name = f"op {'--flops 1' if words[0].startswith('-') else words[0]}{' --free m' if '--free' in words else ''}"
         printed = StringIO()
         with redirect_stdout(printed):
             main([*name.split(), "--help"])

@@ -162,7 +162,9 @@ def test_what_is_measured_is_what_is_here_with_a_library(
 
 def test_a_tpu_that_was_never_measured_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROOFLINE_DATA", str(tmp_path))
-    with pytest.raises(MachineError, match=r"this computer's TPU has not been measured \(local-tpu\); run: roofline measure --device tpu"):
+    with pytest.raises(
+        MachineError, match=r"this computer's TPU has not been measured \(local-tpu\); run: roofline chips measure --device tpu"
+    ):
         load("local-tpu")
 
 

@@ -30,7 +30,7 @@ def homeless(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_without_a_home_folder_inputs_are_read_and_the_cache_says_what_to_set(homeless: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "ops.csv", "--chip", "local"]) == 0
     capsys.readouterr()
-    assert main(["cache"]) == 2
+    assert main(["--cache"]) == 2
     assert capsys.readouterr().err == "roofline: this user has no home folder; set HOME, or ROOFLINE_CACHE to a folder\n"
     assert main(["--cache", str(homeless / "cache")]) == 0
 

@@ -482,4 +482,4 @@ def test_estimated_rates_of_a_cpu_allow_three_times_as_much_and_the_check_says_s
     check = rl.validate(Recording(workload=Workload((op,)), format="table"), cpu).check("time bounds")
     assert "within 9 times its serial time by estimated rates" in check.expected
     assert check.holds is holds
-    assert any("run roofline measure" in note for note in check.notes) is (milliseconds == 80)
+    assert any("run roofline chips measure" in note for note in check.notes) is (milliseconds == 80)
