@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from roofline.cli import main
-from roofline.cli.forms import measure
+from roofline.cli import main, measure
 from roofline.errors import MachineError
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for

@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from ...cost import Amount, Cost, sum_or_unknown
-from ...resource import HBM, Resource
-from ...workload import Counters, Op, Recording
+from ..cost import Amount, Cost, sum_or_unknown
+from ..resource import HBM, Resource
+from ..workload import Counters, Op, Recording
 
 FLOATING = ("fp", "bf", "tf")  # number formats whose arithmetic both the model and the counters call FLOP
 
