@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from roofline.analysis import ONLY_HBM, analyze
-from roofline.analysis.counter_joining import KernelUse, Launch, counted, join, scaled
 from roofline.analysis.counters import LaunchCounters, hardware, model_against_counters
+from roofline.analysis.counters.joining import KernelUse, Launch, counted, join, scaled
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.sources.ncu.recording import read_counters

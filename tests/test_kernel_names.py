@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from every import every
-from roofline.analysis.kernel_names import align, named, spellings
+from roofline.analysis.counters.kernel_names import align, named, spellings
 from roofline.sources.ncu.recording import read_counters
 
 DATA = Path(__file__).parent / "data"

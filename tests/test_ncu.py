@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from every import every
-from roofline.analysis.kernel_names import named
+from roofline.analysis.counters.kernel_names import named
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.sources.ncu.csv_table import scale

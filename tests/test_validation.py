@@ -13,7 +13,7 @@ import roofline as rl
 from every import every
 from program_texts import program_text
 from roofline.analysis import assemble
-from roofline.analysis.acceptance import Validation
+from roofline.analysis.validation.acceptance import Validation
 from roofline.cli import main
 from roofline.machine import Machine
 from roofline.machines.detection import machine_for

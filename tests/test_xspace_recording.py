@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from every import every
-from roofline.analysis.counter_joining import join
+from roofline.analysis.counters.joining import join
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.machines import load

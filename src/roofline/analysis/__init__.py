@@ -100,7 +100,7 @@ def analyze(
             source, target or machine_for, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
         )
     if counters:
-        from .counter_joining import with_counters  # needed by few profiles
+        from .counters.joining import with_counters  # needed by few profiles
 
         recording = with_counters(recording, counters)
     report = assemble(recording, target or machine_for(recording.devices), corrections)

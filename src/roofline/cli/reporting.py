@@ -42,7 +42,7 @@ def columns(args: argparse.Namespace) -> list[str]:
 def analyze_and_emit(args: argparse.Namespace, recording: Recording) -> None:
     """Analyze a recording on its chip and write the result."""
     if args.counters:
-        from ..analysis.counter_joining import with_counters
+        from ..analysis.counters.joining import with_counters
 
         recording = with_counters(recording, args.counters)
     machine = chosen_machine(args, recording.devices)

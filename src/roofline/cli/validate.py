@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Sequence
 
 from ..analysis import analyze
-from ..analysis.acceptance import Validation
 from ..analysis.validation import validate_report
+from ..analysis.validation.acceptance import Validation
 from ..errors import UsageError
 from ..render.export import Row
 from ..render.validation import validation_text

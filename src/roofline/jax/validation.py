@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..analysis.acceptance import LEVER, TIMES, AcceptanceCheck, Problem, Validation, made_check
-from ..analysis.time_checks import BELOW, LONGEST, SUSTAINED
 from ..analysis.validation import validate_report
+from ..analysis.validation.acceptance import LEVER, TIMES, AcceptanceCheck, Problem, Validation, made_check
+from ..analysis.validation.times import BELOW, LONGEST, SUSTAINED
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..machine import Machine

@@ -1,6 +1,6 @@
 """The acceptance checks of a program as text."""
 
-from ..analysis.acceptance import AcceptanceCheck, Validation
+from ..analysis.validation.acceptance import AcceptanceCheck, Validation
 from .tables import PLAIN, Paper
 from .text import notes_text
 

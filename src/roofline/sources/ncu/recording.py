@@ -1,7 +1,7 @@
 """Hardware counters: a CSV that Nsight Compute printed (``ncu --csv``, pages ``raw`` and ``details``), plain or gzipped.
 
 On its own it is a recording: one op per kernel, with its launches, time, FLOP of all pipes and formats, and bytes of main memory, L2 and L1
-as counted. Together with a profile, its launches are matched to the profile's operations (`counter_joining`). Nsight Compute runs kernels
+as counted. Together with a profile, its launches are matched to the profile's operations. Nsight Compute runs kernels
 one at a time and flushes caches before each, so it measures cold caches.
 """
 

@@ -7,18 +7,18 @@ another unit or format, missing communication, a time of the wrong clock. A chec
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..machine import Machine
-from ..machines import load
-from ..machines.detection import machine_for
-from ..report import Report
-from ..sources import read
-from ..sources.report_json import only_stored_report
-from ..workload import Recording
-from . import assemble
+from ...machine import Machine
+from ...machines import load
+from ...machines.detection import machine_for
+from ...report import Report
+from ...sources import read
+from ...sources.report_json import only_stored_report
+from ...workload import Recording
+from .. import assemble
 from .acceptance import LEVER, AcceptanceCheck, Validation, made_check
-from .count_checks import classification
-from .rate_checks import distributed_flip, format_thresholds
-from .time_checks import time_bounds
+from .counts import classification
+from .rates import distributed_flip, format_thresholds
+from .times import time_bounds
 
 
 def validate(

@@ -1,4 +1,4 @@
-"""Counters of the operations of a profile, compared with the model; `counter_joining` finds the operation of each counted launch.
+"""Counters of the operations of a profile, compared with the model; `joining` finds the operation of each counted launch.
 
 Counters cover only the launches that were counted, usually one execution out of many: `LaunchCounters` has both numbers, `hardware` scales
 them to all executions, and `model_against_counters` compares them with the model, op by op.
@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 
-from ..cost import Amount, Cost, sum_or_unknown
-from ..resource import HBM, Resource
-from ..workload import Counters, Op, Recording
+from ...cost import Amount, Cost, sum_or_unknown
+from ...resource import HBM, Resource
+from ...workload import Counters, Op, Recording
 
 FLOATING = ("fp", "bf", "tf")  # number formats whose arithmetic both the model and the counters call FLOP
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..cost import Cost, sum_or_unknown
-from ..errors import SourceError
-from ..sources.ncu.recording import read_counters
-from ..workload import COUNTED, UNPRICED, KernelUse, Launch, Op, Recording, Workload
-from .counters import LaunchCounters, is_copy, launches_kernels
+from ...cost import Cost, sum_or_unknown
+from ...errors import SourceError
+from ...sources.ncu.recording import read_counters
+from ...workload import COUNTED, UNPRICED, KernelUse, Launch, Op, Recording, Workload
+from . import LaunchCounters, is_copy, launches_kernels
 from .kernel_names import align, named
 
 LISTED = 5  # names in a note; more are counted

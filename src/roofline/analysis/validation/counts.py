@@ -7,9 +7,9 @@ are predicted well, show it in their time. Where shapes are known, FLOP and byte
 from collections.abc import Iterator, Sequence
 from statistics import median
 
-from ..report import OpInfo, Report
-from ..resource import TRANSCENDENTAL, Resource
-from ..units import percent, plain
+from ...report import OpInfo, Report
+from ...resource import TRANSCENDENTAL, Resource
+from ...units import percent, plain
 from .acceptance import CLASSIFICATION, AcceptanceCheck, Problem, made_check
 
 SHARE = 0.01  # of the busy time that ops with wrong counts may take (a choice: as the smallest saving that is shown)

@@ -7,13 +7,13 @@ link.
 
 from collections.abc import Iterator, Sequence
 
-from ..errors import MachineError
-from ..machine import Machine
-from ..machines import load
-from ..machines.local import MEASURED
-from ..report import CeilingInfo, MachineInfo, OpInfo, Report
-from ..resource import SCALE_UP, Resource
-from ..units import number_of, plain, show
+from ...errors import MachineError
+from ...machine import Machine
+from ...machines import load
+from ...machines.local import MEASURED
+from ...report import CeilingInfo, MachineInfo, OpInfo, Report
+from ...resource import SCALE_UP, Resource
+from ...units import number_of, plain, show
 from .acceptance import DISTRIBUTED, FORMATS, AcceptanceCheck, Problem, made_check
 
 APART = 0.02  # by how much a rate may differ from the datasheet's (a choice: datasheets round to two or three digits)

@@ -7,8 +7,8 @@ a launch for each kernel, bounds it from above within a factor. Times of steps, 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from ..report import OpInfo, Report
-from ..units import percent, plain, show
+from ...report import OpInfo, Report
+from ...units import percent, plain, show
 from .acceptance import TIMES, AcceptanceCheck, Problem, made_check
 
 # The thresholds are choices, as `docs/validate.md` gives them: wrong figures are off by far more, right ones by less.
