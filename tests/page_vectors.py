@@ -10,7 +10,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from roofline.analysis.losses import cause_of
+from roofline.causes import cause_of
 from roofline.checking.op_filter import FilterError, parse_filter
 from roofline.cost import Cost
 from roofline.errors import UnitError

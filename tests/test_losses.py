@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from every import every
 from roofline.analysis import analyze
-from roofline.analysis.losses import CAUSES, OpLoss, split_losses
+from roofline.analysis.losses import OpLoss, split_losses
 from roofline.analysis.placed_ops import PlacedOps
+from roofline.causes import CAUSES
 from roofline.cost import Cost
 from roofline.machine import Machine
 from roofline.placement import IDEAL

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from browser.programs import NO_NODE, node
 from page_vectors import AMOUNTS, FILE, FILTERS, LAUNCHES, LEVELS, RATES, RESOURCES, TIMES, placed, text
 from roofline.analysis import analyze, describe
-from roofline.analysis.losses import CAUSES as LOSSES
 from roofline.checking.op_filter import filtered
 from roofline.comparison import compare
 from roofline.cost import Cost
@@ -24,9 +23,8 @@ from roofline.machine import Machine
 from roofline.machines.catalogue import catalogue, load
 from roofline.render.chart import chart
 from roofline.render.export import to_json
-from roofline.render.page.data import CAUSES, GROUPINGS, catalogue_json, vocabulary_json
+from roofline.render.page.data import GROUPINGS, catalogue_json, vocabulary_json
 from roofline.render.plot.style import THEMES, Theme
-from roofline.render.time_bar import NEEDED
 from roofline.report import Report
 from roofline.resource import Resource
 from roofline.selection import narrow, per_step
@@ -214,7 +212,6 @@ def test_the_pages_logic_is_small() -> None:
 
 
 def test_the_words_of_the_page_cover_what_python_has() -> None:
-    assert set(CAUSES) == {NEEDED, *LOSSES}
     assert {key for key, _ in GROUPINGS} == set(KEYS)
 
 

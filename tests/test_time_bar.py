@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofline.causes import PARTS
 from roofline.render.tables import Paper
-from roofline.render.time_bar import LOOKS, bar_text, time_parts
+from roofline.render.time_bar import bar_text, time_parts
 from roofline.report import Point
 
 PAINT = re.compile(r"\x1b\[[\d;]*m")
@@ -44,11 +45,8 @@ def test_a_program_without_times_has_no_bar() -> None:
     assert bar_text([]) == ""
 
 
-def test_every_cause_of_losses_has_its_look() -> None:
-    from roofline.analysis.losses import CAUSES
-
-    assert set(CAUSES) < set(LOOKS)
-    assert len({look.mark for look in LOOKS.values()}) == len(LOOKS)
+def test_every_part_of_a_time_has_its_own_mark() -> None:
+    assert len({part.mark for part in PARTS.values()}) == len(PARTS)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=7, max_size=7), st.floats(1e-9, 1e6), st.integers(40, 200))
@@ -57,4 +55,4 @@ def test_no_bar_is_too_wide_and_every_shown_part_is_in_it(seconds: list[float], 
     lines = bar_text(parts, Paper(width=width)).splitlines()
     assert max(map(len, lines)) <= min(width, 100)
     assert len(lines[0]) == min(width, 100)
-    assert all(LOOKS[part.name].mark in lines[0] for part in parts)
+    assert all(PARTS[part.name].mark in lines[0] for part in parts)

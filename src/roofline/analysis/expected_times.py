@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
+from ..causes import COMPUTE, MEMORY
 from ..machine import Machine
 from ..prediction import Prediction, predict
 from ..prediction.calibration import Calibration
 from ..report import Expected
 from ..workload import Op
-from .losses import COMPUTE, MEMORY
 from .op_times import OpTime
 
 

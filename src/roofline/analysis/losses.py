@@ -1,18 +1,6 @@
-"""Losses: the time of a program beyond the minimum time of its ops, by cause.
+"""Losses: the time of a program beyond the minimum time of its ops, by cause: what a point or a selection of ops loses, once computed.
 
-An op occupies its device for its self time s. Of that, min(s, minimum time of its needed work) is needed; the minimum time of the rest of
-its work is lost as unneeded, and the time above that is lost to a cause that depends on the op's bound:
-
-    memory          memory-bound
-    compute         compute-bound
-    communication   communication-bound
-    latency         latency-bound, or no work on any unit: control flow, waits
-    unpriced        its cost is not fully known, or no unit it uses has a known rate: the rest may be lost or needed
-    idle            wall time in which nothing ran: wall − busy
-    unneeded        minimum time of work that the model did not need: recomputed, masked, padded, …
-    autotuning      what a compiler ran to choose among candidates, whatever its bound
-
-They add up to the wall time, summed over devices: minimum times + losses = wall.
+Minimum times and losses (`causes`) add up to the wall time, summed over devices.
 """
 
 from collections.abc import Iterable
@@ -20,14 +8,9 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from ..machine import LATENCY
-from ..resource import named
-from ..workload import AUTOTUNING
+from ..causes import CAUSES, IDLE, UNNEEDED, UNPRICED
 
-MEMORY, COMPUTE, COMMUNICATION, UNPRICED, IDLE = "memory", "compute", "communication", "unpriced", "idle"
-UNNEEDED = "unneeded"
 ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
-CAUSES = (MEMORY, COMPUTE, COMMUNICATION, LATENCY, UNPRICED, IDLE, UNNEEDED, AUTOTUNING)
 
 
 class OpLoss(NamedTuple):
@@ -47,14 +30,6 @@ class Losses(Struct, frozen=True):
 
     at_roof_s: float
     lost: dict[str, float]
-
-
-def cause_of(bound: str | None) -> str:
-    """The cause to which the time above the minimum of an op of known cost is lost, by its bound."""
-    if bound is None or bound == LATENCY:
-        return LATENCY
-    resource = named(bound)
-    return MEMORY if resource.is_memory else COMMUNICATION if resource.is_link else COMPUTE
 
 
 def split_losses(

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from ..causes import UNPRICED, cause_of
 from ..machine import Machine
 from ..placement import Corrections, Placement, place_op
 from ..resource import HBM, Resource
 from ..workload import AUTOTUNING, Op
 from .cache_hits import TOLERANCE, with_cache_hits
 from .findings.single_ops import Placed, doubt
-from .losses import UNPRICED, cause_of
 
 
 class PlacedOps:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from ..causes import CAUSES, UNNEEDED
 from ..cost import Amount, Cost, part_of, sum_of_known, tidy
 from ..machine import Machine
 from ..placement import Corrections, place, place_op
@@ -14,7 +15,7 @@ from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
 from .link_directions import busier_way, directed
-from .losses import CAUSES, ROUNDING, UNNEEDED, Losses, OpLoss, split_losses
+from .losses import ROUNDING, Losses, OpLoss, split_losses
 from .needed_work import Needed
 from .op_times import OpTime, OpTimes, values_at
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from ..causes import UNPRICED
 from ..report import DeviceInfo, Finding, MachineInfo, Point
 from ..units import approximate, percent, rounded, show
 
@@ -42,7 +43,7 @@ def _minimum(point: Point, findings: Sequence[Finding]) -> str:
     if not point.at_roof_s:
         return "; its minimum is not known"
     least = show(rounded(point.at_roof_s, 3), "s")
-    if point.lost.get("unpriced", 0.0) >= NOTABLE * point.time_s:
+    if point.lost.get(UNPRICED, 0.0) >= NOTABLE * point.time_s:
         return f"; {least} is the minimum of the ops that have one"
     best = next((finding for finding in findings if finding.saving_s), None)
     after_s = point.time_s - (best.saving_per_step_s or best.saving_per_device_s or best.saving_s or 0.0) if best else point.time_s

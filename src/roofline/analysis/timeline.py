@@ -8,12 +8,11 @@ bucket is idle.
 from collections.abc import Iterable, Mapping, Sequence
 from math import floor, log10
 
+from ..causes import CAUSES, IDLE, NEEDED, UNNEEDED, UNPRICED
 from ..report import LaneInfo
 from ..workload import Lane
-from .losses import CAUSES, IDLE, UNNEEDED, UNPRICED
 from .op_times import OpTime
 
-AT_ROOF = "at_roof"
 MOST_OPS, OPS_IN_ALL = 8, 64  # most ops listed per bucket, and per bucket over all devices
 DIGITS = 4  # digits after the first of a bucket's seconds: finer than any screen
 Split = Mapping[str, float]  # shares of an op's time: at the roof and by cause
@@ -32,7 +31,7 @@ def _split(one: OpTime) -> Split:
         return {one.cause: 1.0}
     ran = min(one.floor_s, one.own_s)
     needed = min(one.needed.floor_s, ran) if one.needed and one.needed.floor_s is not None else ran
-    shares = {AT_ROOF: needed / one.own_s, UNNEEDED: (ran - needed) / one.own_s}
+    shares = {NEEDED: needed / one.own_s, UNNEEDED: (ran - needed) / one.own_s}
     shares[one.cause] = shares.get(one.cause, 0.0) + 1 - ran / one.own_s
     return {part: share for part, share in shares.items() if share}
 
@@ -50,7 +49,7 @@ def _lane(lane: Lane, splits: Sequence[Split], listed: int) -> LaneInfo:
     others = _mix(lane.rest_s, splits)
     unlisted = sum(others.values())
     digits = DIGITS - floor(log10(lane.bucket_s))
-    rows: dict[str, list[float]] = {part: [0] * len(lane.busy_s) for part in (AT_ROOF, *CAUSES)}
+    rows: dict[str, list[float]] = {part: [0] * len(lane.busy_s) for part in (NEEDED, *CAUSES)}
     for bucket, (busy, ops, seconds) in enumerate(zip(lane.busy_s, lane.ops, lane.ops_s, strict=True)):
         length = min(lane.bucket_s, lane.time_s - bucket * lane.bucket_s)
         if not busy and not ops:
@@ -69,7 +68,7 @@ def _lane(lane: Lane, splits: Sequence[Split], listed: int) -> LaneInfo:
         start_s=lane.start_s,
         time_s=lane.time_s,
         bucket_s=lane.bucket_s,
-        at_roof_s=tuple(rows.pop(AT_ROOF)),
+        at_roof_s=tuple(rows.pop(NEEDED)),
         causes={cause: tuple(seconds) for cause, seconds in rows.items() if any(seconds)},
         ops=tuple(ops[:listed] for ops in lane.ops),
         ops_s=tuple(tuple(round(one, digits) for one in seconds[:listed]) for seconds in lane.ops_s),

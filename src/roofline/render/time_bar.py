@@ -7,35 +7,14 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..causes import IDLE, NEEDED, PARTS, Cause
 from ..report import Point, Report
 from ..units import parse, plain, rounded, show
 from .tables import PLAIN, Paper
 
 WIDEST = 100
 SHOWN = 0.001  # of the time: smaller parts are not named
-NEEDED = "needed"
 BLOCK = "█"
-
-
-class Look(Struct, frozen=True):
-    """How a part of the time is drawn: its character, its colour and its name."""
-
-    mark: str
-    style: str
-    words: str
-
-
-LOOKS = {
-    NEEDED: Look("#", "green", "needed"),
-    "unneeded": Look("u", "magenta", "not needed"),
-    "memory": Look("m", "yellow", "memory"),
-    "compute": Look("c", "cyan", "compute"),
-    "communication": Look("x", "blue", "communication"),
-    "latency": Look("l", "red", "launches"),
-    "autotuning": Look("a", "bold", "autotuning"),
-    "idle": Look(".", "dim", "idle"),
-    "unpriced": Look("?", "bold", "no known minimum"),
-}
 
 
 class Part(Struct, frozen=True):
@@ -58,7 +37,7 @@ def time_parts(point: Point | None) -> list[Part]:
     if point is None or not point.time_s or point.at_roof_s is None:
         return []
     seconds = {NEEDED: point.at_roof_s, **point.lost}
-    known = [*(name for name in LOOKS if name in seconds), *(name for name in seconds if name not in LOOKS)]
+    known = [*(name for name in PARTS if name in seconds), *(name for name in seconds if name not in PARTS)]
     return [Part(name, seconds[name], seconds[name] / point.time_s) for name in known if seconds[name] > SHOWN * point.time_s]
 
 
@@ -68,7 +47,7 @@ def bar_text(parts: Sequence[Part], paper: Paper = PLAIN) -> str:
         return ""
     width = min(paper.width, WIDEST)
     drawn = "".join(
-        paper.paint(_mark(part, paper) * cells, _look(part).style) for part, cells in zip(parts, _cells(parts, width - 2), strict=True)
+        paper.paint(_mark(part, paper) * cells, _cause(part).style) for part, cells in zip(parts, _cells(parts, width - 2), strict=True)
     )
     return f"[{drawn}]\n{_legend(parts, width, paper)}"
 
@@ -83,12 +62,14 @@ def in_unit(seconds: float, whole_s: float, digits: int = 2) -> str:
     return plain(rounded(seconds / parse(f"1 {unit}", "s"), digits) or 0.0)
 
 
-def _look(part: Part) -> Look:
-    return LOOKS.get(part.name, Look(part.name[:1], "bold", part.name))
+def _cause(part: Part) -> Cause:
+    """What a part is; one that a later version wrote is called by its name."""
+    name = part.name
+    return PARTS.get(name) or Cause(mark=name[:1], style="bold", words=name, colour="muted", title=name, meaning="")
 
 
 def _mark(part: Part, paper: Paper) -> str:
-    return BLOCK if paper.colour and paper.blocks and part.name != "idle" else _look(part).mark
+    return BLOCK if paper.colour and paper.blocks and part.name != IDLE else _cause(part).mark
 
 
 def _cells(parts: Sequence[Part], width: int) -> list[int]:
@@ -106,7 +87,7 @@ def _cells(parts: Sequence[Part], width: int) -> list[int]:
 
 def part_name(part: Part) -> str:
     """The name of a part."""
-    return _look(part).words
+    return _cause(part).words
 
 
 def _legend(parts: Sequence[Part], width: int, paper: Paper) -> str:
@@ -118,7 +99,7 @@ def _legend(parts: Sequence[Part], width: int, paper: Paper) -> str:
     for place, part in enumerate(parts):
         amount = f"{in_unit(part.seconds, whole_s, 3)} {unit}" if place == 0 else in_unit(part.seconds, whole_s)
         label = f" {part_name(part)} {amount}"
-        painted = paper.paint(_mark(part, paper), _look(part).style) + label
+        painted = paper.paint(_mark(part, paper), _cause(part).style) + label
         if lines and used + 3 + 1 + len(label) <= width:
             lines[-1] += f"   {painted}"
             used += 3 + 1 + len(label)

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
+from ..causes import IDLE, NEEDED, PARTS
 from ..report import IdleInfo, LaneInfo, Report
 from ..units import percent, show
 from .tables import PLAIN, Paper
-from .time_bar import LOOKS, NEEDED
 
 MOST_DEVICES = 8
 WIDEST = 100
-IDLE = "idle"
 HOST = {
     "input": ("p", "host in Python"),
     "sync": ("w", "host waiting for a value"),
@@ -88,9 +87,9 @@ def _host(lane: LaneInfo, column: Iterable[int], waits: dict[int, float]) -> int
 
 
 def _painted(causes: Sequence[str], paper: Paper) -> str:
-    return "".join(paper.paint(LOOKS[cause].mark * len(list(run)), LOOKS[cause].style) for cause, run in groupby(causes))
+    return "".join(paper.paint(PARTS[cause].mark * len(list(run)), PARTS[cause].style) for cause, run in groupby(causes))
 
 
 def _legend(seen: Iterable[str]) -> str:
     shown = {*seen}
-    return "most of each column: " + ", ".join(f"{look.mark} {look.words}" for cause, look in LOOKS.items() if cause in shown)
+    return "most of each column: " + ", ".join(f"{part.mark} {part.words}" for cause, part in PARTS.items() if cause in shown)

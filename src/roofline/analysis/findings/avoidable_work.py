@@ -4,11 +4,11 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from msgspec import Struct
 
+from ...causes import MEMORY
 from ...cost import NOTHING
 from ...machine import LATENCY, Machine
 from ...placement import Corrections, MinimumTimes
 from ...workload import Avoidable, Recording, Saves, Usual
-from ..losses import MEMORY
 from ..op_times import OpTime, OpTimes
 from .clock import INHERENT, NOTABLE, Clock
 from .evidence import Evidence, Saving

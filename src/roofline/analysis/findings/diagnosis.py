@@ -6,6 +6,7 @@ from operator import not_
 
 from msgspec.structs import replace
 
+from ...causes import COMPUTE, MEMORY
 from ...machine import Machine
 from ...machines.architectures import capability_of
 from ...placement import Corrections, MinimumTimes
@@ -14,7 +15,6 @@ from ...report import Finding, Point, Predicted
 from ...resource import HBM
 from ...workload import RECORDED_ALLOCATIONS, Recording
 from ..idle_time import waiting
-from ..losses import COMPUTE, MEMORY
 from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps
 from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line

@@ -6,11 +6,11 @@ from math import ceil
 
 from msgspec import Struct
 
+from ...causes import COMPUTE
 from ...operation import Product, width
 from ...resource import HBM
 from ...workload import Fact, KernelUse
 from ..expected_times import is_calibrated
-from ..losses import COMPUTE
 from ..op_times import OpTime
 from .clock import Clock
 from .evidence import LEVERS, Evidence, Note, Saving

@@ -8,6 +8,7 @@ from typing import Self
 
 from msgspec import Struct
 
+from ...causes import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from ...cost import Cost
 from ...machine import LATENCY
 from ...operation import Product, Streamed, width
@@ -17,7 +18,6 @@ from ...resource import HBM, PCIE, TRANSCENDENTAL, named
 from ...workload import AUTOTUNING, LOWER_BOUND, KernelUse, Op
 from ..expected_times import SLOW, is_calibrated, slower_than_expected
 from ..idle_time import Waiting
-from ..losses import COMMUNICATION, COMPUTE, MEMORY, UNPRICED
 from ..op_times import OpTime, OpTimes, values_at
 from .clock import INHERENT, Clock
 from .evidence import Evidence, Note, Saving

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
+from ...causes import UNPRICED
 from ...machine import Machine
 from ...placement import may_bind
 from ...report import Finding, Point
@@ -26,7 +27,7 @@ def decisive_doubts(placed: PlacedOps, points: Sequence[Point], machine: Machine
         unknown_s = sum(placed.floor_s[id] for id in unpriced)
         doubts = {UNRATED: bool(undecided), UNKNOWN: bool(unpriced) and unknown_s >= DECISIVE * sum(placed.floor_s)}
     else:
-        is_most = point.lost.get("unpriced", 0.0) > DECISIVE * point.time_s
+        is_most = point.lost.get(UNPRICED, 0.0) > DECISIVE * point.time_s
         times, whole_s = placed.time_s, sum(seconds or 0.0 for seconds in placed.time_s)
         undecided_s = sum(times[id] or 0.0 for id in undecided)
         doubts = {UNRATED: not machine.ceilings or undecided_s > DECISIVE * whole_s, UNKNOWN: is_most and bool(unpriced)}

@@ -7,10 +7,10 @@ the exchanged bytes of n − 1 are saved.
 
 from collections.abc import Iterable, Sequence
 
+from ...causes import MEMORY
 from ...cost import Cost
 from ...resource import HBM
 from ...workload import Array, Avoidable, Facts, Op, source_line
-from ..losses import MEMORY
 from ..op_times import OpTime, OpTimes
 from .writing import LISTED
 

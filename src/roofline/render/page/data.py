@@ -6,6 +6,7 @@ from functools import lru_cache
 import msgspec
 
 from ...analysis.summary import NOTABLE
+from ...causes import PARTS
 from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...errors import UNSAFE
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS, TPU_UNITS
@@ -17,7 +18,7 @@ from ...workload import AUTOTUNING, FEEDS, UPPER_BOUND
 from ..counters import DIFFERS
 from ..export import COLUMNS
 from ..geometry import title
-from ..time_bar import NEEDED, SHOWN
+from ..time_bar import SHOWN
 from .terms import TERMS, UNNEEDED
 
 # Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
@@ -160,34 +161,6 @@ POINTS = {
     "step": "step",
     "before": "before the first step",
 }
-CAUSES = {  # what a time goes into, and `losses.CAUSES`, in the order of a bar
-    NEEDED: "minimum for the needed work",
-    "unneeded": "work that was not needed",
-    "memory": "lost to memory",
-    "compute": "lost to compute",
-    "communication": "lost to communication",
-    LATENCY: "lost to launches",
-    "autotuning": "lost to autotuning",
-    "unpriced": "no known minimum",
-    "idle": "idle",
-}
-CAUSE_MEANINGS = {
-    NEEDED: "minimum time of the work that the model needs",
-    "memory": "time of memory-bound ops above their minimum time",
-    "compute": "time of compute-bound ops above their minimum time",
-    "communication": "time of communication-bound ops above their minimum time",
-    LATENCY: "time of ops whose work takes less than their launch",
-    "autotuning": "time of kernels that the compiler ran to choose among candidates",
-    "unpriced": "time of ops whose FLOP or bytes are unknown, or whose resource has no known rate: it may be lost or needed",
-    "idle": "time in which the device ran nothing",
-    "unneeded": "minimum time of work that the model did not need: recomputed, masked, padded, computed twice, moved to change its layout",
-}
-MINIMUM_CAUSES = {  # of minimum times, where no time was measured
-    "memory": "memory-bound ops",
-    "compute": "compute-bound ops",
-    "communication": "communication-bound ops",
-    LATENCY: "launches",
-}
 NOTABLE_CHANGE = 0.01  # of the time: smaller changes of an op have no arrow on the chart of two runs
 LONGEST_CITATION = 48  # letters: the page says where a figure comes from, the catalogue says it in full
 
@@ -234,9 +207,7 @@ def vocabulary_json() -> bytes:
             "columns": {"ops": OPS, "program": PROGRAM, "differences": DIFFERENCES, "levels": LEVELS, "counted": COUNTED},
             "groupings": GROUPINGS,
             "points": POINTS,
-            "causes": CAUSES,
-            "cause_meanings": CAUSE_MEANINGS,
-            "minimum_causes": MINIMUM_CAUSES,
+            "causes": PARTS,
             "notable_loss": NOTABLE,
             "named_share": SHOWN,
             "unneeded": UNNEEDED,

@@ -2,6 +2,7 @@
 
 import { GROUPINGS } from "#page/groups.js";
 import { LATENCY, resource, title } from "#page/law.js";
+import { VOCABULARY } from "#page/vocabulary.js";
 
 const LIGHT = ["#0072B2", "#D55E00", "#009E73", "#B0508C", "#2B2470", "#7A1F3D"];
 const DARK = ["#56B4E9", "#E8702A", "#009E73", "#D98CB8", "#F0E442", "#3C7DD9"];
@@ -32,10 +33,10 @@ export function ofUnit(theme, unit) {
   return resource(unit).isLink ? theme.good : theme.series[4];
 }
 
-/** The colour of a part of a time: what is needed in ink, what is lost in the colour of what bounds it, idle in the grey of lines. */
+/** The colour of a part of a time: `causes` names it. */
 export function causeColour(theme, cause) {
-  const { ink, memory, compute, good, muted, series, edge } = theme;
-  return { needed: ink, memory, compute, communication: good, latency: muted, autotuning: series[4], unneeded: series[3], unpriced: series[5], idle: edge }[cause] ?? muted;
+  const colour = VOCABULARY.causes[cause]?.colour ?? "muted";
+  return theme.series[colour] ?? theme[colour];
 }
 
 /** The colour of what the host did while a device was idle, by its place among the reasons; those beyond the palette share a grey. */

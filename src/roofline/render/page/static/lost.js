@@ -2,8 +2,8 @@
 
 import { button, fill, h, named, shortName } from "#page/dom.js";
 import { boundWords, efficiencyText } from "#page/facts.js";
+import { partTitle } from "#page/stack.js";
 import { percent, plain, show } from "#page/units.js";
-import { VOCABULARY } from "#page/vocabulary.js";
 
 const MOST = 15; // bars; the rest is one line
 const LEAST = 1e-6; // of the time: less than this is rounding
@@ -75,7 +75,7 @@ export function causes(program, step = null) {
     h("ul", { class: "bars" },
       known.map(([cause, seconds]) => h("li", { class: "bar-row still" },
         barParts(
-          h("span", { class: "bar-name", text: VOCABULARY.causes[cause] ?? cause }),
+          h("span", { class: "bar-name", text: partTitle(cause) }),
           seconds,
           known[0][1],
           `${percent(seconds / total.time_s)} of wall time`,

@@ -9,7 +9,8 @@ export const VISIBLE = VOCABULARY.named_share; // of the whole: a smaller part i
 
 /** What a part of a time is: "lost to memory", "the minimum", or, of minimum times, "memory-bound". */
 export function partTitle(cause, minimum = false) {
-  return (minimum ? VOCABULARY.minimum_causes : VOCABULARY.causes)[cause] ?? cause;
+  const part = VOCABULARY.causes[cause];
+  return (minimum && part?.of_minimum) || (part?.title ?? cause);
 }
 
 /** One bar: `parts` are [{cause, seconds}], `whole` the seconds of its full width. */
@@ -35,7 +36,7 @@ export function stackLegend({ parts, whole, theme, minimum = false, testid = nul
       const swatch = h("span", { class: "swatch square", "aria-hidden": "true" });
       swatch.style.background = causeColour(theme, cause);
       const share = seconds === null ? "" : ` ${percent(seconds / whole)}`;
-      return h("li", { "data-cause": cause, title: VOCABULARY.cause_meanings[cause] ?? null },
+      return h("li", { "data-cause": cause, title: VOCABULARY.causes[cause]?.meaning ?? null },
         swatch,
         h("span", { text: partTitle(cause, minimum) }),
         seconds !== null && h("b", { text: before === undefined ? show(seconds, "s", 3) : `${show(before, "s", 3)} → ${show(seconds, "s", 3)}` }),
