@@ -212,7 +212,7 @@ def test_cross_finds_the_size(capsys: Capture) -> None:
 def test_cross_refuses_a_wrong_value_before_it_tries_sizes(
     wrong: tuple[str, str], said: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("roofline.cli.cross.cross", lambda *_, **__: pytest.fail("sizes were tried"))
+    monkeypatch.setattr("roofline.cli.forms.cross.cross", lambda *_, **__: pytest.fail("sizes were tried"))
     assert main(["op", "matmul", "--free", "m", "--k", "inf", "--n", "inf", "--chip", "v5e", *wrong]) == 2
     assert said in capsys.readouterr().err
 

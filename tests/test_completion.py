@@ -12,7 +12,7 @@ import pytest
 from every import every
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
-from roofline.cli.completion import SHELLS, completions
+from roofline.cli.forms.completion import SHELLS, completions
 from roofline.formulas import all_formulas
 from roofline.machines import names
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from roofline.cli import demo, main
+from roofline.cli import main
+from roofline.cli.forms import demo
 from roofline.errors import MachineError
 from roofline.integrations import demo_programs
 from roofline.machine import Machine

@@ -338,7 +338,7 @@ def test_a_measurement_says_when_and_how_it_was_made(monkeypatch: pytest.MonkeyP
 def test_the_command_keeps_writes_and_shows(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("roofline.cli.measure.measure_cpu", lambda cpu, **options: mine())
+    monkeypatch.setattr("roofline.cli.forms.measure.measure_cpu", lambda cpu, **options: mine())
     assert main(["chips", "measure", "--quick"]) == 0
     shown = capsys.readouterr()
     assert "150 GFLOP/s" in shown.out
@@ -362,7 +362,7 @@ def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
     name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr("roofline.cli.measure.measure_cpu")
+    monkeypatch.delattr("roofline.cli.forms.measure.measure_cpu")
     assert main(["chips", "measure", "-o", name]) == 2
     assert why in capsys.readouterr().err
 
@@ -395,7 +395,7 @@ def test_an_interrupted_command_says_how_to_go_on(
     def stopped(cpu: Cpu, *, target: Path, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("roofline.cli.measure.measure_cpu", stopped)
+    monkeypatch.setattr("roofline.cli.forms.measure.measure_cpu", stopped)
     assert main(["chips", "measure", "--device", "cpu", "-o", str(tmp_path / "cpu.toml")]) == 130
     assert "run the same command again" in capsys.readouterr().err
 

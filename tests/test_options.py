@@ -12,7 +12,8 @@ import pytest
 
 import roofline as rl
 from every import every
-from roofline.cli import main, module_of
+from roofline.cli import main
+from roofline.cli.commands import module_of
 from roofline.cli.plot import FIGURES
 from roofline.cli.program_options import ALGORITHMS
 from roofline.errors import clean

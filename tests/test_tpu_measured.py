@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from roofline.cli import main, measure
+from roofline.cli import main
+from roofline.cli.forms import measure
 from roofline.errors import MachineError
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for

@@ -14,7 +14,7 @@ import roofline as rl
 from every import every
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
-from roofline.cli.completion import _parser
+from roofline.cli.forms.completion import _parser
 from roofline.cli.plot import FIGURES
 
 DATA = Path(__file__).parent / "data"

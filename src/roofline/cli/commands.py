@@ -80,8 +80,9 @@ _RENAMED = {"fusion": "fusion_report"}
 
 
 def module_of(name: str) -> Any:
-    """The module of a command, with its `run`; of a former one too."""
-    return import_module(f".{_RENAMED.get(name, name.replace('-', '_'))}", __package__)
+    """The module of a command or of a form of one, with its `run`; of a former command too."""
+    module = _RENAMED.get(name, name.replace("-", "_"))
+    return import_module(f".{module}" if module in COMMANDS else f".forms.{module}", __package__)
 
 
 def chosen(name: str, words: list[str]) -> tuple[Any, list[str]]:

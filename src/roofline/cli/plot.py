@@ -16,7 +16,7 @@ from ..placement import place
 from ..prediction.by_size import Sizes
 from ..render.geometry import Roof, roof
 from ..units import parse
-from . import fuse
+from .forms import fuse
 from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, own_network, spelled
 from .options import Parser, chip_and_format, chosen_machine, figure_options, machine_options, wrong_value
 from .output import draw

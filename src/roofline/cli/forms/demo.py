@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import MachineError, UsageError
-from ..integrations.demo_programs import fused_and_unfused, run_jax, run_numpy
-from ..machine import Machine
-from ..machines.cpu import this_cpu
-from ..machines.local import local_card
-from ..machines.measuring.cpu_measured import measure_cpu
-from ..render.export import op_rows
-from ..render.screen import report_text
-from ..render.views import save
-from ..units import parse, show
-from .options import PAGES, Parser, output_options
-from .output import emit, write_message
-from .progress import progress
+from ...errors import MachineError, UsageError
+from ...integrations.demo_programs import fused_and_unfused, run_jax, run_numpy
+from ...machine import Machine
+from ...machines.cpu import this_cpu
+from ...machines.local import local_card
+from ...machines.measuring.cpu_measured import measure_cpu
+from ...render.export import op_rows
+from ...render.screen import report_text
+from ...render.views import save
+from ...units import parse, show
+from ..options import PAGES, Parser, output_options
+from ..output import emit, write_message
+from ..progress import progress
 
 MEASURE_S = parse("8 s", "s")
 PAGE = "roofline-demo.html"

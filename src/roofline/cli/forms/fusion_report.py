@@ -6,19 +6,19 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from ..analysis import analyze
-from ..hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fusion_report
-from ..machine import Machine
-from ..render.op_table import more
-from ..render.tables import Paper, facts, table
-from ..render.text import notes_text
-from ..sources.hlo_dump import read_modules
-from ..sources.programs import check_trips, loop_names, prepared, read, target_machine
-from ..units import percent, plain, show
-from .options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options
-from .output import draw, emit
-from .program_options import chosen_network, chosen_trips, program_options
-from .progress import progress
+from ...analysis import analyze
+from ...hlo.fusion.fusion_report import Boundary, Fragmentation, FusionReport, FusionReports, KernelShare, fusion_report
+from ...machine import Machine
+from ...render.op_table import more
+from ...render.tables import Paper, facts, table
+from ...render.text import notes_text
+from ...sources.hlo_dump import read_modules
+from ...sources.programs import check_trips, loop_names, prepared, read, target_machine
+from ...units import percent, plain, show
+from ..options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options
+from ..output import draw, emit
+from ..program_options import chosen_network, chosen_trips, program_options
+from ..progress import progress
 
 
 def parser() -> Parser:
@@ -51,7 +51,7 @@ def run(words: Sequence[str]) -> int:
             ready, platform, notes = prepared(module, machine)
             reports.append((fusion_report(ready, platform, machine, link=network, trips=trips), [*compiled, *notes]))
     if args.output:
-        from ..render.plot import roofline_chart
+        from ...render.plot import roofline_chart
 
         draw(
             args,

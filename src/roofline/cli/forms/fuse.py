@@ -5,16 +5,16 @@ from collections.abc import Sequence
 
 from msgspec.structs import asdict
 
-from ..errors import UsageError, did_you_mean
-from ..fusing import ENUMERABLE, ChainReport, Fusion, Grouping, best, chain_report, every_fusion, fuse
-from ..op_chain import StageSpec, chain
-from ..ops.elementwise import POINTWISE
-from ..render.export import Row
-from ..render.tables import Cell, Paper, table
-from ..render.text import notes_text
-from ..units import parse, plain, show
-from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
-from .output import draw, emit
+from ...errors import UsageError, did_you_mean
+from ...fusing import ENUMERABLE, ChainReport, Fusion, Grouping, best, chain_report, every_fusion, fuse
+from ...op_chain import StageSpec, chain
+from ...ops.elementwise import POINTWISE
+from ...render.export import Row
+from ...render.tables import Cell, Paper, table
+from ...render.text import notes_text
+from ...units import parse, plain, show
+from ..options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options
+from ..output import draw, emit
 
 
 def parser() -> Parser:
@@ -71,7 +71,7 @@ def run(words: Sequence[str]) -> int:
     report = chain_report(shape, args.dtype, machine, found, winner)
     emit(args, lambda page: _text(report, page), report, lambda: [_row(one) for one in report.groupings])
     if args.output:
-        from ..render.plot import fusion_path
+        from ...render.plot import fusion_path
 
         draw(args, fusion_path(machine, _scenarios(found, winner), theme=args.theme))
     return 0

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from ..dtypes import dtype
-from ..errors import MissingExtra, UsageError
-from ..render.export import Row
-from ..render.tables import Paper, table
-from ..render.text import notes_text
-from ..torch import require_torch
-from ..torch.comparison import BLOCK, Count, TorchComparison, compare_block, compare_function, hand_counts
-from .functions import load_function, shape
-from .options import Parser, output_options
-from .output import emit
+from ...dtypes import dtype
+from ...errors import MissingExtra, UsageError
+from ...render.export import Row
+from ...render.tables import Paper, table
+from ...render.text import notes_text
+from ...torch import require_torch
+from ...torch.comparison import BLOCK, Count, TorchComparison, compare_block, compare_function, hand_counts
+from ..functions import load_function, shape
+from ..options import Parser, output_options
+from ..output import emit
 
 FORMAT = "bf16"
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Sequence
 
-from ..analysis import analyze
-from ..cost import Amount, Cost
-from ..dtypes import dtype
-from ..errors import UsageError
-from ..formulas.collective import wiring
-from ..render.text import op_text
-from ..resource import HBM, SCALE_UP, Resource, check_known
-from ..workload import Op, Recording, Workload
-from .formula import links_note
-from .options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options, quantity, rated
-from .output import emit_report
+from ...analysis import analyze
+from ...cost import Amount, Cost
+from ...dtypes import dtype
+from ...errors import UsageError
+from ...formulas.collective import wiring
+from ...render.text import op_text
+from ...resource import HBM, SCALE_UP, Resource, check_known
+from ...workload import Op, Recording, Workload
+from ..formula import links_note
+from ..options import Parser, chosen_corrections, chosen_machine, correction_options, machine_options, output_options, quantity, rated
+from ..output import emit_report
 
 
 def parser() -> Parser:

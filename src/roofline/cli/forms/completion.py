@@ -7,13 +7,13 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 
-from ..dtypes import DTYPES
-from ..errors import RooflineError
-from ..formulas import all_formulas, lookup
-from ..machines import names
-from ..ops.elementwise import POINTWISE
-from .commands import COMMANDS, chosen
-from .options import Parser
+from ...dtypes import DTYPES
+from ...errors import RooflineError
+from ...formulas import all_formulas, lookup
+from ...machines import names
+from ...ops.elementwise import POINTWISE
+from ..commands import COMMANDS, chosen
+from ..options import Parser
 
 BASH = """\
 _roofline() {
@@ -52,7 +52,7 @@ def _formulas() -> list[str]:
 
 
 def _figures() -> list[str]:
-    from .plot import FIGURES
+    from ..plot import FIGURES
 
     return [*FIGURES, "fusion"]
 

@@ -5,13 +5,13 @@ from functools import partial
 from math import fsum
 from pathlib import Path
 
-from ..analysis import analyze
-from ..grouping import group, group_table
-from ..render.export import group_rows, op_rows
-from ..render.markdown import to_markdown
-from ..render.screen import report_text
-from ..sources.programs import read
-from .options import (
+from ...analysis import analyze
+from ...grouping import group, group_table
+from ...render.export import group_rows, op_rows
+from ...render.markdown import to_markdown
+from ...render.screen import report_text
+from ...sources.programs import read
+from ..options import (
     Parser,
     anonymize_options,
     at_least,
@@ -24,9 +24,9 @@ from .options import (
     output_options,
     screen_options,
 )
-from .output import emit_report, shared
-from .program_options import chosen_network, chosen_trips, program_options
-from .progress import progress
+from ..output import emit_report, shared
+from ..program_options import chosen_network, chosen_trips, program_options
+from ..progress import progress
 
 # the option's value -> the field of an op
 KEYS = {

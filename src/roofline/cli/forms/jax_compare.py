@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..dtypes import dtype
-from ..errors import MissingExtra, UsageError
-from ..jax import require_jax
-from ..jax.comparison import (
+from ...dtypes import dtype
+from ...errors import MissingExtra, UsageError
+from ...jax import require_jax
+from ...jax.comparison import (
     Count,
     FormatComparison,
     InstructionCounts,
@@ -16,13 +16,13 @@ from ..jax.comparison import (
     compare_product,
     hand_counts,
 )
-from ..render.export import Row
-from ..render.tables import Paper, table
-from ..render.text import notes_text
-from ..units import plain
-from .functions import load_function, shape
-from .options import Parser, output_options
-from .output import emit
+from ...render.export import Row
+from ...render.tables import Paper, table
+from ...render.text import notes_text
+from ...units import plain
+from ..functions import load_function, shape
+from ..options import Parser, output_options
+from ..output import emit
 
 SIZE = 2048
 FORMATS = ("bf16", "fp8")

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict, replace
 
-from ..errors import UsageError
-from ..formulas import Formula, lookup
-from ..ledger import Ledger
-from ..machine import Machine
-from ..machines.calibrations import calibration_for
-from ..prediction.by_size import Sizes
-from ..render.tables import Paper, facts
-from ..render.text import notes_text
-from ..resource import Resource, check_known
-from ..solving import INFINITE, Crossing, ExpectedCrossing, cross, crossing_report
-from ..units import plain
-from .formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing, own_network
-from .options import Parser, chosen_machine, machine_options, output_options, rated, wrong_value
-from .output import draw, emit
+from ...errors import UsageError
+from ...formulas import Formula, lookup
+from ...ledger import Ledger
+from ...machine import Machine
+from ...machines.calibrations import calibration_for
+from ...prediction.by_size import Sizes
+from ...render.tables import Paper, facts
+from ...render.text import notes_text
+from ...resource import Resource, check_known
+from ...solving import INFINITE, Crossing, ExpectedCrossing, cross, crossing_report
+from ...units import plain
+from ..formula import add_options, add_sizes, chosen_options, free_and_fixed, intensities, listing, own_network
+from ..options import Parser, chosen_machine, machine_options, output_options, rated, wrong_value
+from ..output import draw, emit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -96,7 +96,7 @@ def _expected_sizes(
 
 def _expected_figure(found: Crossing, name: str, sizes: Sizes, args: argparse.Namespace) -> "Axes":
     """Minimum and expected time by the free size, a few doublings to either side of the crossing."""
-    from ..render.plot import expected_times
+    from ...render.plot import expected_times
 
     first = found.expected.first if found.expected else None
     curve = sizes.curve(_around(first or AROUND))
@@ -109,7 +109,7 @@ def _around(middle: int) -> list[int]:
 
 def _figure(found: Crossing, name: str, price: Callable[..., Ledger], args: argparse.Namespace) -> "Axes":
     """Intensity by the free size, a few doublings to either side of the crossing."""
-    from ..render.plot import intensity_against_size
+    from ...render.plot import intensity_against_size
 
     curve = intensities(price, found.free, _around(found.integer or AROUND), args.against)
     ridge = (f"{' + '.join(map(str, found.compute))} over {args.against}", found.ridge)

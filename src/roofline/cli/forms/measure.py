@@ -5,22 +5,22 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..errors import UsageError
-from ..machines.catalogue import card as look_up
-from ..machines.catalogue import read_card
-from ..machines.cpu import this_cpu
-from ..machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
-from ..machines.measuring.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
-from ..machines.measuring.finished_experiments import finish
-from ..machines.measuring.gpu_conditions import conditions
-from ..machines.measuring.tpu_devices import tpu_here
-from ..machines.writing import write_machine_file
-from ..render.machines import card_text
-from ..units import show
-from .chips import ceiling_rows, listing
-from .options import Parser, output_options
-from .output import emit, write_message
-from .progress import progress
+from ...errors import UsageError
+from ...machines.catalogue import card as look_up
+from ...machines.catalogue import read_card
+from ...machines.cpu import this_cpu
+from ...machines.local import FOLDER_VARIABLE, local_file, local_gpu_file
+from ...machines.measuring.cpu_measured import FULL_S, QUICK_S, compare_cpu, measure_cpu
+from ...machines.measuring.finished_experiments import finish
+from ...machines.measuring.gpu_conditions import conditions
+from ...machines.measuring.tpu_devices import tpu_here
+from ...machines.writing import write_machine_file
+from ...render.machines import card_text
+from ...units import show
+from ..chips import ceiling_rows, listing
+from ..options import Parser, output_options
+from ..output import emit, write_message
+from ..progress import progress
 
 SUFFIX = ".toml"
 FRAMEWORKS = ("torch", "jax")
@@ -90,7 +90,7 @@ def _cpu(args: argparse.Namespace, path: Path) -> list[str]:
 
 def _accelerated(args: argparse.Namespace, kind: str, path: Path) -> list[str]:
     """Measure the GPU or TPU. Returns a sentence that compares the result with the catalogue's chip."""
-    from ..machines.measuring.gpu_measured import compare_with_catalogue, measure_gpu
+    from ...machines.measuring.gpu_measured import compare_with_catalogue, measure_gpu
 
     with progress(f"measuring this {kind.upper()}") as tell:
         card = measure_gpu(path, quick=args.quick, kind=kind, framework=args.framework, tell=tell)

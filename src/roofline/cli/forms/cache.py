@@ -6,11 +6,11 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from ..render.tables import facts
-from ..sources.cache import Cache, cache_folder
-from ..units import show
-from .options import Parser, output_options
-from .output import emit, write_message
+from ...render.tables import facts
+from ...sources.cache import Cache, cache_folder
+from ...units import show
+from ..options import Parser, output_options
+from ..output import emit, write_message
 
 
 def parser() -> Parser:
