@@ -85,9 +85,9 @@ def _rank(op: OpInfo) -> int:
 def _folded_rows(report: Report) -> tuple[OpInfo, ...]:
     """All ops of a report with its folds applied, longest first; a report with folds of ops that it does not have is folded again."""
     ops = {op.id: op for op in report.ops}
-    if any(id not in ops for one in report.folds for id in one.ops):
-        return tuple([one.op for one in fold(report.ops)])
-    groups = [[ops.pop(id) for id in one.ops] for one in report.folds]
+    if any(id not in ops for fold in report.folds for id in fold.ops):
+        return tuple([row.op for row in fold(report.ops)])
+    groups = [[ops.pop(id) for id in fold.ops] for fold in report.folds]
     return tuple([_sum(alike) for alike in _longest_first([*groups, *([op] for op in ops.values())])])
 
 
@@ -153,16 +153,16 @@ def table_rows(
     narrowed = narrow(report, step=step, device=device, host=host)
     wanted = None if chosen is None or chosen is narrowed else {op.id for op in chosen}
     devices = chosen_devices(report, device, host)
-    each, per = per_step(report, step=step, device=device, host=host), "step"
-    if not each or (wanted is not None and wanted.isdisjoint([op.id for op in each])):
-        each, per = per_device(narrowed, devices), ""
-    rows = each if wanted is None else tuple([op for op in each if op.id in wanted])
+    ops, per = per_step(report, step=step, device=device, host=host), "step"
+    if not ops or (wanted is not None and wanted.isdisjoint([op.id for op in ops])):
+        ops, per = per_device(narrowed, devices), ""
+    rows = ops if wanted is None else tuple([op for op in ops if op.id in wanted])
     if folded:
-        rows = _folded_rows(report) if each is report.ops and len(rows) == len(each) else tuple([one.op for one in fold(rows)])
+        rows = _folded_rows(report) if ops is report.ops and len(rows) == len(ops) else tuple([row.op for row in fold(rows)])
     return TableRows(
         rows=rows,
         per=per,
-        whole_s=fsum([op.weight_s for op in each]),  # the same in any order of the ops
+        whole_s=fsum([op.weight_s for op in ops]),  # the same in any order of the ops
         devices=devices,
     )
 

@@ -133,10 +133,10 @@ def _weight(op: OpInfo) -> float:
     return op.weight_s
 
 
-def _expected(each: Sequence[Expected | None]) -> Expected | None:
+def _expected(predictions: Sequence[Expected | None]) -> Expected | None:
     """The prediction of all executions of some ops; ``None`` where one of them has none."""
-    known = [expected for expected in each if expected is not None]
-    if len(known) < len(each):
+    known = [expected for expected in predictions if expected is not None]
+    if len(known) < len(predictions):
         return None
     return replace(
         known[0],
@@ -147,10 +147,10 @@ def _expected(each: Sequence[Expected | None]) -> Expected | None:
     )
 
 
-def _counters(each: Sequence[CounterInfo | None], time_s: float | None) -> CounterInfo | None:
+def _counters(op_counters: Sequence[CounterInfo | None], time_s: float | None) -> CounterInfo | None:
     """The sum of the ops' hardware counters; ``None`` if one of them was not counted."""
-    counted = [counters for counters in each if counters is not None]
-    if len(counted) < len(each):
+    counted = [counters for counters in op_counters if counters is not None]
+    if len(counted) < len(op_counters):
         return None
     total = CounterInfo(
         work=_added(counters.work for counters in counted),

@@ -33,7 +33,7 @@ def _dataclass_fields(owner: type[Struct]) -> Mapping[str, object]:
     from dataclasses import fields, make_dataclass
 
     written = WrittenOp if owner is OpInfo else owner
-    return {one.name: one for one in fields(make_dataclass(owner.__name__, written.__struct_fields__))}
+    return {field.name: field for field in fields(make_dataclass(owner.__name__, written.__struct_fields__))}
 
 
 class Row(Struct, frozen=True, kw_only=True):

@@ -20,21 +20,21 @@ def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Pre
     return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels, compiled=op.compiled)
 
 
-def excess_of(op: Op, floor_s: float, found: Prediction) -> float | None:
+def excess_of(op: Op, floor_s: float, prediction: Prediction) -> float | None:
     """How much slower than expected an op ran; ``None`` where it was not timed."""
     own_s = op.time_s if op.self_time_s is None else op.self_time_s
-    return None if own_s is None else split_time(own_s, floor_s, found)[1]
+    return None if own_s is None else split_time(own_s, floor_s, prediction)[1]
 
 
-def expected_info(found: Prediction) -> Expected:
+def expected_info(prediction: Prediction) -> Expected:
     """A prediction as the report has it."""
     return Expected(
-        time_s=found.time_s,
-        low_s=found.low_s,
-        high_s=found.high_s,
-        terms=dict(found.terms),
-        evidence=found.evidence,
-        family=found.family,
+        time_s=prediction.time_s,
+        low_s=prediction.low_s,
+        high_s=prediction.high_s,
+        terms=dict(prediction.terms),
+        evidence=prediction.evidence,
+        family=prediction.family,
     )
 
 

@@ -45,7 +45,7 @@ def without_feeds(
         input=replace(report.input, notes=notes),
         points=points,
         ops=kept,
-        folds=tuple([one for one in report.folds if ids.issuperset(one.ops)]),
+        folds=tuple([fold for fold in report.folds if ids.issuperset(fold.ops)]),
         findings=findings,
         summary=summary(points, report.machine, report.input.devices, findings),
     )

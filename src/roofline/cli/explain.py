@@ -12,13 +12,13 @@ WIDEST = 100
 
 
 def parser() -> Parser:
-    made = Parser(
+    parser = Parser(
         "explain",
         "What a kind of finding means, how it is recognised, what it saves and what to do about it; without a kind, all kinds.",
         "roofline explain stored-attention",
     )
-    made.add_argument("kind", nargs="?", metavar="KIND", help="the kind of a finding, as reports name it")
-    return made
+    parser.add_argument("kind", nargs="?", metavar="KIND", help="the kind of a finding, as reports name it")
+    return parser
 
 
 def run(words: Sequence[str]) -> int:

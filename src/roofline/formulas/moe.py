@@ -64,13 +64,13 @@ def moe_dispatch(tokens: Dim, width: Dim, *, top_k: Dim = 2, over: Dim = 1, dtyp
 
     bytes = tokens·width elements read, k times as many written; over p chips, an all-to-all of tokens·k·width elements.
     """
-    one, way = number(dtype), route("moe_dispatch", over, 1, 1, links["algorithm"], links["links"])
+    number_format, way = number(dtype), route("moe_dispatch", over, 1, 1, links["algorithm"], links["links"])
     rows = (
-        read("x", (tokens, width), one),
+        read("x", (tokens, width), number_format),
         read("indices", (tokens, top_k), "int32"),
-        write("dispatched", (tokens, top_k, width), one),
+        write("dispatched", (tokens, top_k, width), number_format),
     )
-    sent = _exchange("dispatched", tokens, width, top_k, one.name, way, links["link"])
+    sent = _exchange("dispatched", tokens, width, top_k, number_format.name, way, links["link"])
     return Ledger("moe_dispatch", sent.work, rows + sent.rows)
 
 
@@ -112,14 +112,14 @@ def moe_combine(
 
     bytes = tokens·k·width elements and k weights per token read, tokens·width written; over p chips, the all-to-all back.
     """
-    one, way = number(dtype), route("moe_combine", over, 1, 1, links["algorithm"], links["links"])
+    number_format, way = number(dtype), route("moe_combine", over, 1, 1, links["algorithm"], links["links"])
     rows = (
-        read("made", (tokens, top_k, width), one),
+        read("made", (tokens, top_k, width), number_format),
         read("shares", (tokens, top_k), "fp32"),
-        write("out", (tokens, width), one),
+        write("out", (tokens, width), number_format),
     )
-    sent = _exchange("made", tokens, width, top_k, one.name, way, links["link"])
-    return Ledger("moe_combine", vector_work((2 * top_k - 1) * tokens * width, 0, compute, one) + sent.work, rows + sent.rows)
+    sent = _exchange("made", tokens, width, top_k, number_format.name, way, links["link"])
+    return Ledger("moe_combine", vector_work((2 * top_k - 1) * tokens * width, 0, compute, number_format) + sent.work, rows + sent.rows)
 
 
 @formula("moe", group="moe", example=(4096, 4096, 1536, 64), aliases=("mixture_of_experts",), zero=("shared",))

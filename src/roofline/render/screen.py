@@ -51,7 +51,7 @@ def report_text(
     rows = rows or by_loss(table_rows(report))
     notes = [*dict.fromkeys([*op_notes(rows.rows), *report.input.notes, *report.machine.notes])]
     sentences = "\n".join(map(paper.paragraph, (report.summary or report.heading).splitlines()))
-    said = [
+    parts = [
         paper.paint(sentences, "bold"),
         bar_text(time_parts(main_point(report)), paper),
         chart,
@@ -62,15 +62,17 @@ def report_text(
         about = [_program(report, notes, paper)]
     fine = paper.paragraph(fine_line(report)) if fine_line(report) else ""
     if details:
-        said.append(findings_text(told_findings(report), paper))
+        parts.append(findings_text(told_findings(report), paper))
     else:
         tables = (_findings(report, paper, most) for most in range(FINDINGS, 0, -1))
-        said.append(next((rows for rows in tables if _lines_left([*said, rows, *about], fine) >= FEWEST_ROWS), _findings(report, paper, 1)))
+        parts.append(
+            next((rows for rows in tables if _lines_left([*parts, rows, *about], fine) >= FEWEST_ROWS), _findings(report, paper, 1))
+        )
     if top is None:
-        top = ROWS if details or chart or extra else min(max(_lines_left([*said, *about], fine), FEWEST_ROWS), ROWS)
+        top = ROWS if details or chart or extra else min(max(_lines_left([*parts, *about], fine), FEWEST_ROWS), ROWS)
     wide = whole if columns or grouped else paper
     ops = groups_text(grouped, wide, top) if grouped is not None else ops_text(report, rows, wide, top, columns)
-    return "\n\n".join(filter(None, [*said, "\n".join(filter(None, [ops, fine])), *extra, *about]))
+    return "\n\n".join(filter(None, [*parts, "\n".join(filter(None, [ops, fine])), *extra, *about]))
 
 
 def _lines_left(parts: Sequence[str], below: str) -> int:
@@ -123,10 +125,10 @@ def finding_cells(report: Report, findings: Sequence[Finding]) -> list[list[str]
 
 def _saving_cells(report: Report, finding: Finding) -> tuple[str, str, str]:
     """What a finding saves, which share of the time that is, and the time then, with its interval where it was predicted."""
-    if (found := finding.predicted) is not None:
-        after_s = found.time_s
-        interval = f" ({in_unit(found.low_s, after_s, 3)}-{in_unit(found.high_s, after_s, 3)})"
-        return _shown_saving(found.before_s - found.time_s, found.before_s, interval)
+    if (predicted := finding.predicted) is not None:
+        after_s = predicted.time_s
+        interval = f" ({in_unit(predicted.low_s, after_s, 3)}-{in_unit(predicted.high_s, after_s, 3)})"
+        return _shown_saving(predicted.before_s - predicted.time_s, predicted.before_s, interval)
     saved_s = saving_s(finding)
     return _shown_saving(saved_s, _time_before(report, finding), "") if saved_s else (NOTHING, "", NOTHING)
 

@@ -13,12 +13,12 @@ from .files import all_of
 def read_baseline(path: str | Path) -> Baseline:
     """The baseline in a file."""
     try:
-        found = msgspec.json.decode(all_of(Path(path)), type=Baseline)
+        baseline = msgspec.json.decode(all_of(Path(path)), type=Baseline)
     except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise SourceError(f"{path}: not a baseline of roofline: {error}; write it again with --update") from None
-    if found.schema != SCHEMA:
-        raise SourceError(f"{path}: schema {found.schema!r} is not supported; this version reads {SCHEMA!r}")
-    return msgspec.structs.replace(found, file=str(path))
+    if baseline.schema != SCHEMA:
+        raise SourceError(f"{path}: schema {baseline.schema!r} is not supported; this version reads {SCHEMA!r}")
+    return msgspec.structs.replace(baseline, file=str(path))
 
 
 def write_baseline(path: str | Path, baseline: Baseline) -> None:

@@ -169,10 +169,10 @@ def key_of(content: object, *options: object) -> str:
 def _types() -> dict[tuple[str, str], Any]:
     """What a pickled part is made of, by module and name."""
     rebuild = workload.Hardware().__reduce__()[0]  # with which msgspec unpickles values whose fields are named
-    found: set[Any] = {rebuild, Fraction, range, set, frozenset, resource.Resource, workload.Facts}
+    types: set[Any] = {rebuild, Fraction, range, set, frozenset, resource.Resource, workload.Facts}
     for module in (backend, cost, dtypes, graph, operation, operators, parts, workload):
-        found |= {value for value in vars(module).values() if isinstance(value, type) and issubclass(value, (Struct, Enum))}
-    return {(value.__module__, value.__qualname__): value for value in found}
+        types |= {value for value in vars(module).values() if isinstance(value, type) and issubclass(value, (Struct, Enum))}
+    return {(value.__module__, value.__qualname__): value for value in types}
 
 
 class _Values(pickle.Unpickler):

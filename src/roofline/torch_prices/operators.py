@@ -122,8 +122,8 @@ class Meaning(Struct, frozen=True):
 
     The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
     has that as its parameter. Of its first tensor a call may read a diagonal alone, copy it several times along each axis of the result,
-    or join both parts of it in the other order, the first of which has so many elements along an axis. Of lists of ``each`` tensors it
-    computes with those at each place by themselves.
+    or join both parts of it in the other order, the first of which has so many elements along an axis. Of lists of ``list_length``
+    tensors it computes with those at each place by themselves.
     """
 
     operator: Operator
@@ -133,7 +133,7 @@ class Meaning(Struct, frozen=True):
     is_of_diagonal: bool = False
     repeats: tuple[int, ...] = ()
     turned_at: int = 0
-    each: int = 0
+    list_length: int = 0
 
 
 OF_TABLE = Meaning(Operator.SCATTER_ADD, (1, 0), 0)  # the gradient of a table
@@ -146,9 +146,11 @@ def fuses(name: str, category: str) -> bool:
 
 def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[int, ...], node: Node, function: Hashable = None) -> None:
     """Appends the nodes of a call to a graph; ``node`` has its origin, which all of them share, and ``function`` is what it computes."""
-    if means.each and len(takes) % means.each == len(gives) % means.each == 0:
-        for place in range(means.each):
-            graph.append(replace(node, operator=means.operator, takes=takes[place :: means.each], gives=gives[place :: means.each]))
+    if means.list_length and len(takes) % means.list_length == len(gives) % means.list_length == 0:
+        for place in range(means.list_length):
+            graph.append(
+                replace(node, operator=means.operator, takes=takes[place :: means.list_length], gives=gives[place :: means.list_length])
+            )
         return
     if means.is_of_diagonal:
         takes = (_diagonal(graph, takes[0], gives, node), *takes[1:])
@@ -326,7 +328,7 @@ def _of_lists(args: Sequence[Any]) -> Meaning | None:
         tensors = tensors_of(arg)
         places += range(before, before + len(tensors)) if any(arg is tensors for tensors in lists) else ()
         before += len(tensors)
-    return Meaning(Operator.OTHER, tuple(places), each=len(lists[0])) if lists else None
+    return Meaning(Operator.OTHER, tuple(places), list_length=len(lists[0])) if lists else None
 
 
 def function_of(call: Call) -> Hashable:

@@ -77,25 +77,25 @@ def avoidable_cases(
 
     Odd sizes do not count on a CPU, whose libraries copy operands into blocks before they multiply.
     """
-    others = {one.id: reason for one, reason in unfused_chains(op_times, ids, len(recording.steps))}
+    others = {timed.id: reason for timed, reason in unfused_chains(op_times, ids, len(recording.steps))}
     if not any(reason.kind == "callback" for reason in recording.idle):
         others |= {id: CALLED_BACK for id in ids if op_times.category[id] == "host callback"}
     minimum_s = MinimumTimes(machine, corrections)
     options: list[tuple[OpTime, Savings]] = []
     known: dict[Hashable, Savings] = {}  # ops of equal layers share their costs and avoidable work
-    for one in [op_times[id] for id in ids if op_times.ops[id].avoidable or id in others]:
-        other = others.get(one.id)
-        same = (id(one.op.avoidable), id(other), id(one.op.cost), one.op.count, one.floor_s, one.spent_s, one.cause)
-        mine = known.get(same)
-        if mine is None:
-            reasons = [reason for reason in one.op.avoidable if reason.kind] + ([] if other is None else [other])
+    for timed in [op_times[id] for id in ids if op_times.ops[id].avoidable or id in others]:
+        other = others.get(timed.id)
+        same = (id(timed.op.avoidable), id(other), id(timed.op.cost), timed.op.count, timed.floor_s, timed.spent_s, timed.cause)
+        op_savings = known.get(same)
+        if op_savings is None:
+            reasons = [reason for reason in timed.op.avoidable if reason.kind] + ([] if other is None else [other])
             if machine.kind == "cpu":
                 reasons = [reason for reason in reasons if reason.kind != ODD_SIZES]
-            if one.cause == LATENCY:
+            if timed.cause == LATENCY:
                 reasons = [reason for reason in reasons if _helps_small(reason, launched_singly)]
-            mine = known[same] = _savings(one, reasons, minimum_s)
-        if mine:
-            options.append((one, mine))
+            op_savings = known[same] = _savings(timed, reasons, minimum_s)
+        if op_savings:
+            options.append((timed, op_savings))
     return _by_reason(options)
 
 

@@ -35,7 +35,7 @@ def passed_arrays(ops: Iterable[Op]) -> set[Array]:
 def unfused_chains(op_times: OpTimes, ids: Sequence[int], steps: int) -> list[tuple[OpTime, Avoidable]]:
     """The ops that exchange arrays with other programs, each with its cost in one program; ``steps`` is the number of steps."""
     exchanging = [id for id in ids if op_times.ops[id].takes and op_times.ops[id].gives]
-    candidates = [one for one in map(op_times.__getitem__, exchanging) if one.cause == MEMORY]
+    candidates = [timed for timed in map(op_times.__getitem__, exchanging) if timed.cause == MEMORY]
     passed = passed_arrays(one.op for one in candidates)
     linked = [one for one in candidates if passed.intersection((*one.op.takes, *one.op.gives))]
     executions = programs_per_step([one.op for one in linked], steps)

@@ -56,7 +56,10 @@ def time_bounds(report: Report) -> AcceptanceCheck:
         *_steps(report),
         *_devices(report),
     ]
-    notes = [*excused, *(f"{one.message}; the rates of this CPU are estimates: run roofline chips measure" for one in slow if is_allowed)]
+    notes = [
+        *excused,
+        *(f"{failure.message}; the rates of this CPU are estimates: run roofline chips measure" for failure in slow if is_allowed),
+    ]
     if above:
         most = sorted(above, key=lambda op: -op.weight_s)
         part = sum(op.weight_s for op in above) / busy

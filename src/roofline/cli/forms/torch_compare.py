@@ -44,16 +44,16 @@ def run(words: Sequence[str]) -> int:
             raise UsageError("validate torch: give the shapes of the function's arguments: --args 8x1024x4096")
         shapes = [shape(text) for text in args.args]
         require_torch()
-        found = compare_function(load_function("validate torch", args.function), args.function, shapes, number, args.backward)
+        comparison = compare_function(load_function("validate torch", args.function), args.function, shapes, number, args.backward)
     elif args.args:
         raise UsageError("validate torch: --args are the shapes of a function's arguments; give the function too")
     else:
         try:
-            found = compare_block(number, args.backward)
+            comparison = compare_block(number, args.backward)
         except MissingExtra as missing:
             notes = (f"hand counts only: {missing}",)
-            found = TorchComparison(function=BLOCK, format=number.name, flops=None, counts=hand_counts(), notes=notes)
-    emit(args, lambda page: _text(found, page), found, lambda: _rows(found))
+            comparison = TorchComparison(function=BLOCK, format=number.name, flops=None, counts=hand_counts(), notes=notes)
+    emit(args, lambda page: _text(comparison, page), comparison, lambda: _rows(comparison))
     return 0
 
 

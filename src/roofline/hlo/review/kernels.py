@@ -77,11 +77,11 @@ class Kernels:
             return product(self.values, Value(self.computation, index)) if instruction.opcode in _MAY_MULTIPLY else None
         places = self._inside.get(body.name)
         if places is None:
-            places = tuple([place for place, one in enumerate(body.instructions) if one.opcode in _MAY_MULTIPLY])
+            places = tuple([place for place, member in enumerate(body.instructions) if member.opcode in _MAY_MULTIPLY])
             self._inside[body.name] = places
         inside = ((self.computation, instruction),)
-        found = [made for place in places if (made := product(self.values, Value(body, place, inside)))]
-        largest = max(found, key=lambda one: one.flops, default=None)
+        products = [inner for place in places if (inner := product(self.values, Value(body, place, inside)))]
+        largest = max(products, key=lambda inner: inner.flops, default=None)
         return largest if largest is None or self._convolved(body) <= largest.flops else None
 
     def _convolved(self, body: Computation) -> int:

@@ -31,8 +31,8 @@ def words_json(report: Report, before: Report | None = None, comparison: Compari
     """The words of a page as compact JSON: about a report, or about two and their comparison."""
     return msgspec.json.encode(
         {
-            "findings": [(_capital(saving_text(one)), predicted_text(one)) for one in report.findings],
-            "idle": [reason_text(one) for one in report.idle],
+            "findings": [(_capital(saving_text(finding)), predicted_text(finding)) for finding in report.findings],
+            "idle": [reason_text(reason) for reason in report.idle],
             "stragglers": _stragglers(report) if len(report.input.devices) > 1 else {},
             "figures": _figures(report),
             "before_figures": [] if before is None else _figures(before),
@@ -43,7 +43,7 @@ def words_json(report: Report, before: Report | None = None, comparison: Compari
 
 def _stragglers(report: Report) -> dict[str, list[tuple[str, str]]]:
     """What is said of each device, by its number, and of each host, by its name, that is slower than the others."""
-    numbered = [replace(one, host="") for one in report.input.devices]  # devices without a host are called by their numbers
+    numbered = [replace(device, host="") for device in report.input.devices]  # devices without a host are called by their numbers
     slower = {
         "devices": slower_devices(report.ops, report.by_device, numbered, "device"),
         "hosts": slower_devices(report.ops, report.by_device, report.input.devices, "host"),
@@ -70,14 +70,14 @@ def _figures(report: Report) -> list[tuple[str, str, str, str]]:
     return found
 
 
-def _compared(found: Comparison) -> dict[str, object]:
+def _compared(comparison: Comparison) -> dict[str, object]:
     """The change in a few sentences, the quantities of both runs with their tone (green: better, red: worse), and the ops that changed."""
-    rows = [_row(number, delta) for number, delta in enumerate(found.deltas) if _differs(delta)]
-    change = "change_s" if found.basis == TIME else "floor_change_s"
+    rows = [_row(number, delta) for number, delta in enumerate(comparison.deltas) if _differs(delta)]
+    change = "change_s" if comparison.basis == TIME else "floor_change_s"
     return {
-        "verdict": " ".join([f"{_capital(verdict_text(found))}.", *_largest_changes(found)]),
-        "figures": [_toned(figure_cells(one, found.per)) for one in found.figures],
-        "columns": [key for key, *_ in DIFFERENCES if key not in (_COUNTED if found.basis == TIME else _TIMED)],
+        "verdict": " ".join([f"{_capital(verdict_text(comparison))}.", *_largest_changes(comparison)]),
+        "figures": [_toned(figure_cells(figure, comparison.per)) for figure in comparison.figures],
+        "columns": [key for key, *_ in DIFFERENCES if key not in (_COUNTED if comparison.basis == TIME else _TIMED)],
         "rows": sorted(rows, key=lambda row: ((row[change] or 0.0) <= 0, -abs(row[change] or 0.0))),  # what became slower first
     }
 

@@ -76,9 +76,9 @@ def _labelled(drawn: Chart, report: Report) -> Chart:
 def _draw_roofs(sheet: Sheet, drawn: Chart) -> None:
     highest = drawn.roofs[0]
     _draw_roof(sheet, drawn, highest.slant(drawn.extent), sheet.theme.memory, title(HBM.name), "slant")
-    for one in drawn.roofs:
-        _draw_roof(sheet, drawn, one.flat(drawn.extent), sheet.theme.of_unit(one.compute.partition("/")[0]), one.name, "flat")
-    sheet.label_ends([(rate_title(one.compute, one.peak), one.peak) for one in drawn.roofs])
+    for roof in drawn.roofs:
+        _draw_roof(sheet, drawn, roof.flat(drawn.extent), sheet.theme.of_unit(roof.compute.partition("/")[0]), roof.name, "flat")
+    sheet.label_ends([(rate_title(roof.compute, roof.peak), roof.peak) for roof in drawn.roofs])
     name_slant(sheet, highest, drawn.extent, prefer=0.5)
 
 

@@ -67,22 +67,22 @@ def draw_ridge(sheet: Sheet, one: Roof, extent: Extent) -> None:
     sheet.label(f"ridge point\n{show(one.ridge, 'FLOP/B')}", *one.corner, radius=4.5, size=NORMAL)
 
 
-def _spread_of(machine: Machine | Roof, one: Roof) -> tuple[Roof, Roof] | None:
+def _spread_of(machine: Machine | Roof, roof: Roof) -> tuple[Roof, Roof] | None:
     """The roof at the 95th and at the 5th percentile of the tries that measured it; ``None`` if no rate of it was measured."""
     if isinstance(machine, Roof):
         return None
-    compute, memory = (found.spread if (found := machine.ceiling(name)) else None for name in (one.compute, one.level))
+    compute, memory = (found.spread if (found := machine.ceiling(name)) else None for name in (roof.compute, roof.level))
     if compute is None and memory is None:
         return None
-    peaks = (compute.p95, compute.p5) if compute else (one.peak, one.peak)
-    bandwidths = (memory.p95, memory.p5) if memory else (one.bandwidth, one.bandwidth)
-    upper, lower = (replace(one, peak=peak, bandwidth=rate) for peak, rate in zip(peaks, bandwidths, strict=True))
+    peaks = (compute.p95, compute.p5) if compute else (roof.peak, roof.peak)
+    bandwidths = (memory.p95, memory.p5) if memory else (roof.bandwidth, roof.bandwidth)
+    upper, lower = (replace(roof, peak=peak, bandwidth=rate) for peak, rate in zip(peaks, bandwidths, strict=True))
     return upper, lower
 
 
-def _name_regions(sheet: Sheet, one: Roof) -> None:
+def _name_regions(sheet: Sheet, roof: Roof) -> None:
     """The bound on either side of the ridge, low under the roofline where the shaded area is wide."""
-    left, _ = sheet.inner.unit(*one.corner)
+    left, _ = sheet.inner.unit(*roof.corner)
     for across, name, law, colour in (
         (0.45 * left, "memory-bound", "rate = bandwidth × intensity", sheet.theme.memory),
         (left + 0.1 * (1 - left), "compute-bound", "rate = peak", sheet.theme.compute),
@@ -97,10 +97,10 @@ def name_slant(sheet: Sheet, one: Roof, extent: Extent, *, prefer: float) -> Non
     sheet.label_line(text, one.slant(extent), prefer=prefer)
 
 
-def name_flat(sheet: Sheet, one: Roof) -> None:
+def name_flat(sheet: Sheet, roof: Roof) -> None:
     """Write the peak at the end of its flat part."""
-    text = rate_title(one.compute, one.peak) if one.compute else show(one.peak, "FLOP/s")
-    sheet.label_ends([(text, one.peak)])
+    text = rate_title(roof.compute, roof.peak) if roof.compute else show(roof.peak, "FLOP/s")
+    sheet.label_ends([(text, roof.peak)])
 
 
 @styled
@@ -112,21 +112,21 @@ def rooflines(
     ax: Axes | None = None,
 ) -> Axes:
     """Several rooflines, and operations (name, intensity), each at its attainable rate on each of them."""
-    drawn, ops = tuple(roof(one) for one in roofs), tuple(points)
+    drawn, ops = tuple(roof(machine) for machine in roofs), tuple(points)
     check_spots((x, 1.0) for _, x in ops)
-    extent = extent_of(drawn, [(x, one.at(x)) for _, x in ops for one in drawn])
+    extent = extent_of(drawn, [(x, line.at(x)) for _, x in ops for line in drawn])
     sheet = Sheet(ax, theme, extent, intensity_axis(_common_level(drawn)), RATE)
     colours = [sheet.theme.of_series(index) for index in range(len(drawn))]
     dashes = [DASHES[index // len(sheet.theme.series) % len(DASHES)] for index in range(len(drawn))]
-    for index, one in enumerate(drawn):
-        _draw_roof(sheet, one, colours[index], dashes[index], shared=sum(one.bandwidth == before.bandwidth for before in drawn[:index]))
-    for one, colour in zip(drawn, colours, strict=True):
-        sheet.dot(*one.corner, colour, radius=3, filled=False, kind="ridge")
-    highest = sorted(drawn, key=lambda one: one.peak, reverse=True)[:_MOST_ENDS]
-    sheet.label_ends([(f"{short_name(one.name, _END)}: ridge {plain(one.ridge, 3)}", one.peak) for one in drawn if one in highest])
+    for index, line in enumerate(drawn):
+        _draw_roof(sheet, line, colours[index], dashes[index], shared=sum(line.bandwidth == before.bandwidth for before in drawn[:index]))
+    for line, colour in zip(drawn, colours, strict=True):
+        sheet.dot(*line.corner, colour, radius=3, filled=False, kind="ridge")
+    highest = sorted(drawn, key=lambda line: line.peak, reverse=True)[:_MOST_ENDS]
+    sheet.label_ends([(f"{short_name(line.name, _END)}: ridge {plain(line.ridge, 3)}", line.peak) for line in drawn if line in highest])
     if len(ops) <= _MOST_RULES:
         for _, x in ops:
-            top = max(one.at(x) for one in drawn)
+            top = max(line.at(x) for line in drawn)
             sheet.line(((x, extent.bottom), (x, top)), sheet.theme.muted, width=0.7, dash=(1, 2.5), kind="rule", z=2)
     for index, (name, x) in enumerate(ops):
         best = _draw_marks(sheet, x, drawn, colours, MARKERS[index % len(MARKERS)] if len(ops) <= len(MARKERS) else "o")
@@ -238,14 +238,14 @@ def communication(
     """The roofline of a chip that spends these fractions of its time communicating: P x (1 − fraction), and the ideal one."""
     ideal = roof(machine, compute, level)
     lowered = [(share, roof(Corrections(communication=share).lower(machine), ideal.compute, level)) for share in sorted(fractions)]
-    drawn = [("ideal", ideal), *((percent(share), one) for share, one in lowered)]
-    extent = extent_of([one for _, one in drawn])
+    drawn = [("ideal", ideal), *((percent(share), lower) for share, lower in lowered)]
+    extent = extent_of([lower for _, lower in drawn])
     sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE)
-    sheet.label_ends([(f"{text}: {show(one.peak, 'FLOP/s')}", one.peak) for text, one in drawn])
-    for index, (text, one) in enumerate(drawn):
+    sheet.label_ends([(f"{text}: {show(lower.peak, 'FLOP/s')}", lower.peak) for text, lower in drawn])
+    for index, (text, lower) in enumerate(drawn):
         colour = sheet.theme.ink if index == 0 else sheet.theme.of_series(index - 1)
         sheet.line(
-            one.polyline(extent), colour, width=2.2 if index == 0 else 1.6, dash=None if index == 0 else (5, 2), name=text, kind="roof"
+            lower.polyline(extent), colour, width=2.2 if index == 0 else 1.6, dash=None if index == 0 else (5, 2), name=text, kind="roof"
         )
     name_slant(sheet, ideal, extent, prefer=0.5)
     return sheet.finish(
@@ -261,10 +261,10 @@ def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.n
     inside = geometry.ceilings(machine, whole.compute, level)
     if not inside:
         raise UsageError(f"{machine.name} has no lower ceiling for {whole.compute} or {level}; add limits to its machine file")
-    lower_peaks = [one for one in inside if one.peak < whole.peak]
-    lower_bands = [one for one in inside if one.bandwidth < whole.bandwidth]
+    lower_peaks = [ceiling for ceiling in inside if ceiling.peak < whole.peak]
+    lower_bands = [ceiling for ceiling in inside if ceiling.bandwidth < whole.bandwidth]
     ends = [(rate_title(whole.compute, whole.peak), whole.peak)]
-    ends += [(f"{one.name}: {show(one.peak, 'FLOP/s')}", one.peak) for one in lower_peaks]
+    ends += [(f"{ceiling.name}: {show(ceiling.peak, 'FLOP/s')}", ceiling.peak) for ceiling in lower_peaks]
     extent = extent_of([whole, *inside])
     sheet = Sheet(ax, theme, extent, intensity_axis(level), RATE)
     sheet.label_ends(ends)
@@ -272,17 +272,17 @@ def ceilings(machine: Machine, *, compute: str | None = None, level: str = HBM.n
         sheet.area(part, colour, strength=0.6, kind="feasible")
     sheet.line(whole.slant(extent), sheet.theme.memory, width=2.4, name=f"{machine.name}: {title(level)}", kind="slant")
     sheet.line(whole.flat(extent), sheet.theme.compute, width=2.4, name=f"{machine.name}: {title(whole.compute)}", kind="flat")
-    for one in lower_peaks:
-        under = Roof(one.name, one.peak, whole.bandwidth)
-        sheet.line(under.flat(extent), sheet.theme.compute, width=THIN_WIDTH, dash=(5, 2), name=one.name, kind="ceiling")
-    for one in lower_bands:
-        under = Roof(one.name, whole.peak, one.bandwidth)
-        sheet.line(under.slant(extent), sheet.theme.memory, width=THIN_WIDTH, dash=(5, 2), name=one.name, kind="ceiling")
+    for ceiling in lower_peaks:
+        under = Roof(ceiling.name, ceiling.peak, whole.bandwidth)
+        sheet.line(under.flat(extent), sheet.theme.compute, width=THIN_WIDTH, dash=(5, 2), name=ceiling.name, kind="ceiling")
+    for ceiling in lower_bands:
+        under = Roof(ceiling.name, whole.peak, ceiling.bandwidth)
+        sheet.line(under.slant(extent), sheet.theme.memory, width=THIN_WIDTH, dash=(5, 2), name=ceiling.name, kind="ceiling")
     sheet.dot(*whole.corner, sheet.theme.ink, radius=3.5, filled=False, kind="ridge")
     name_slant(sheet, whole, extent, prefer=0.45)
-    for one in lower_bands:
-        text = f"{one.name}: {show(one.bandwidth, 'B/s')}"
-        path = Roof(one.name, whole.peak, one.bandwidth).slant(extent)
+    for ceiling in lower_bands:
+        text = f"{ceiling.name}: {show(ceiling.bandwidth, 'B/s')}"
+        path = Roof(ceiling.name, whole.peak, ceiling.bandwidth).slant(extent)
         sheet.label_line(text, path, prefer=0.45, side=-1)
     return sheet.finish(
         f"Lower ceilings of {machine.name}",

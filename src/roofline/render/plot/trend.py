@@ -17,21 +17,21 @@ _MOST_NAMES = 8  # versions that are named below the axis
 @styled
 def trend_chart(trend: Trend, *, theme: str = "light", ax: Axes | None = None) -> Axes:
     """The headline quantity of each version: its mean as a dot, the range of its runs as a bar."""
-    row = [one for one in trend.values.get(trend.headline, ()) if one is not None]
+    row = [spread for spread in trend.values.get(trend.headline, ()) if spread is not None]
     if len(row) < 2 or len(row) < len(trend.versions):
         raise UsageError("no time, measured or minimum, in all of these reports: nothing to draw")
     unit = trend.units[trend.headline]
-    top = 1.15 * max(float(one.high) for one in row) or 1.0
+    top = 1.15 * max(float(spread.high) for spread in row) or 1.0
     extent = Extent(left=-0.3, right=len(row) - 0.7, bottom=0.0, top=top, x_log=False, y_log=False)
     sheet = Sheet(ax, theme, extent, Axis(label="version"), Axis(label=trend.headline, dimension=unit))
     sheet.ax.set_xticks(*_names(trend.versions))
     ink, range_colour = sheet.theme.of_series(0), sheet.theme.muted
-    sheet.line([(place, float(one.mean)) for place, one in enumerate(row)], ink, name=trend.headline, kind="trend")
-    for place, one in enumerate(row):
-        if one.high > one.low:
-            sheet.line([(place, float(one.low)), (place, float(one.high))], range_colour, width=2 * THIN_WIDTH, kind="range", z=2)
-        sheet.dot(place, float(one.mean), ink, kind="version")
-        sheet.label(show(one.mean, unit, 3), place, float(one.mean))
+    sheet.line([(place, float(spread.mean)) for place, spread in enumerate(row)], ink, name=trend.headline, kind="trend")
+    for place, spread in enumerate(row):
+        if spread.high > spread.low:
+            sheet.line([(place, float(spread.low)), (place, float(spread.high))], range_colour, width=2 * THIN_WIDTH, kind="range", z=2)
+        sheet.dot(place, float(spread.mean), ink, kind="version")
+        sheet.label(show(spread.mean, unit, 3), place, float(spread.mean))
     return sheet.finish(f"{trend.headline} of {len(row)} versions{_change(row)}")
 
 

@@ -75,10 +75,10 @@ def _accumulated(graph: Graph) -> Iterator[Gradient]:
 
 def _added_in(graph: Graph, carried: int, handed_on: int) -> int:
     """The elements that an iteration adds to a carried array, by a scatter to it or to zeros; 0 if it does anything else."""
-    made = graph.made_by(handed_on, *_SCATTERS, Operator.ADD)
-    scatter, before = made, made.takes[0] if made is not None else carried
-    if made is not None and made.operator == Operator.ADD:
-        sides = [(graph.made_by(side, *_SCATTERS), other) for side, other in (made.takes, made.takes[::-1])]
+    addition = graph.made_by(handed_on, *_SCATTERS, Operator.ADD)
+    scatter, before = addition, addition.takes[0] if addition is not None else carried
+    if addition is not None and addition.operator == Operator.ADD:
+        sides = [(graph.made_by(side, *_SCATTERS), other) for side, other in (addition.takes, addition.takes[::-1])]
         scatter, before = next(((side, other) for side, other in sides if side is not None), (None, carried))
         if scatter is None or graph.value(scatter.takes[0]) is None:
             return 0
@@ -107,9 +107,9 @@ class _Update:
                     continue
                 if not self._is_of_table(user):
                     return {}
-                made = [given for given in user.gives if self._is_large(given) and given not in self._computed]
-                self._computed.update(made)
-                waiting += made
+                large = [given for given in user.gives if self._is_large(given) and given not in self._computed]
+                self._computed.update(large)
+                waiting += large
                 is_update |= user.phase == Phase.UPDATE
         maker = self._graph.maker.get(self._gradient.array)
         makes = {NO_KERNEL} if maker is None else {NO_KERNEL, maker.kernel}

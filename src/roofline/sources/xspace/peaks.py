@@ -109,9 +109,9 @@ def _number(plane: Plane, stat: str) -> float | None:
 def measured(space: Space) -> tuple[tuple[str, float], ...]:
     """The share of time, 0 to 1, for which counters saw each unit busy; empty if counters were not enabled."""
     host = next((plane for plane in space.planes if plane.name == HOST_PLANE), None)
-    found = {unit: host.stat(name) for name, unit in STATS.items()} if host is not None else {}
+    shares = {unit: host.stat(name) for name, unit in STATS.items()} if host is not None else {}
     return tuple(
-        (unit, percent / PERCENT) for unit, percent in found.items() if isinstance(percent, (int, float)) and 0 <= percent <= PERCENT
+        (unit, percent / PERCENT) for unit, percent in shares.items() if isinstance(percent, (int, float)) and 0 <= percent <= PERCENT
     )
 
 

@@ -16,7 +16,7 @@ from .gradients import UNKNOWN, ZEROS, StoredGradients
 from .lists import Lists
 from .recorded import Recorded, forced
 from .results import result_of
-from .sized_arrays import Arrays, Made
+from .sized_arrays import Arrays, EarlierArray
 
 INSIDE = 2  # how far the addition to a gradient is from the op that accumulates it
 ADDITION, WEIGHTS = "aten::add_", 2  # the place of the weights among the tensors of the gradient of a convolution
@@ -31,7 +31,7 @@ class BySize:
         self.graph = Graph(backend=recorded.backend)
         self._recorded, self._arrays = recorded, Arrays(self.graph)
         step = recorded.ordered[0][0].mark if recorded.ordered else NONE
-        self._operands: dict[int, list[Made]] = {}  # of forward ops, by the numbers that their gradients share
+        self._operands: dict[int, list[EarlierArray]] = {}  # of forward ops, by the numbers that their gradients share
         # The op that made each array of a backward pass, by step and shape.
         self._made: dict[tuple[int, Shape], list[tuple[int, int]]] = {}
         self._gradients = StoredGradients(self.graph, recorded)
@@ -69,8 +69,8 @@ class BySize:
         forward = self._operands.get(number, ()) if is_backward else ()
         matches = arrays.matches(taken, forward, place, is_gradient_first=is_gradient_first)
         if not is_backward and number != NONE:
-            self._operands.setdefault(number, []).extend(made for made in matches if made is not None)
-        takes = tuple(arrays.named(tensor, made) for tensor, made in zip(taken, matches, strict=True))
+            self._operands.setdefault(number, []).extend(earlier for earlier in matches if earlier is not None)
+        takes = tuple(arrays.named(tensor, earlier) for tensor, earlier in zip(taken, matches, strict=True))
         if means == OF_TABLE and result is not None and graph.value(takes[0]) is None:
             takes = takes[1:]
         if added is not None and (zeros := self._gradients.zeros(added, graph.arrays[takes[0]])) is not None:
@@ -81,7 +81,9 @@ class BySize:
         if result is None and not tensors and priced.priced.cost is None:  # an unknown kernel may have written any array
             self._arrays = Arrays(graph)
         elif result is None:
-            arrays.forget([made for tensor, made in zip(taken, matches, strict=True) if made and made.array.elements == tensor.elements])
+            arrays.forget(
+                [earlier for tensor, earlier in zip(taken, matches, strict=True) if earlier and earlier.array.elements == tensor.elements]
+            )
         if is_backward and result is None and means.operator == Operator.CONVOLUTION_GRADIENT and len(tensors) > WEIGHTS:
             result = tensors[WEIGHTS]
             gives = (graph.array(Array(result.shape, result.dtype, sure=False)),)

@@ -56,10 +56,10 @@ class Exact:
         if means.operator in (Operator.COPY, Operator.CAST) and self._is_part_of_write(used):
             means = replace(means, operator=Operator.OTHER)
         if len(tensors) != len(used.operands):  # the trace leaves out long lists
-            each = self._listed.each(priced.name, used)
-            operands, results = ([*map(self._listed.sized, some)] if each else some for some in (used.operands, used.results))
+            length = self._listed.length(priced.name, used)
+            operands, results = ([*map(self._listed.sized, some)] if length else some for some in (used.operands, used.results))
             used = replace(used, operands=operands, results=results)
-            means = Meaning(Operator.OTHER, tuple(range(len(operands) // each * each if each else len(operands))), each=each)
+            means = Meaning(Operator.OTHER, tuple(range(len(operands) // length * length if length else len(operands))), list_length=length)
         # Of a number that is passed as a tensor, the value is not recorded.
         is_known = len(tensors) == len(used.operands) and all(tensor.shape for tensor in tensors)
         function = function_of(Call(priced.name, args=args)) if is_known else None

@@ -111,15 +111,15 @@ class ListedTensors:
             for operand in (*used.operands, *used.results):
                 if operand[0] is not None:
                     self._sizes.setdefault(_memory(operand), operand[0])
-        listed = [(used, each) for name, used in taken if (each := self.each(name, used))]
-        for used, each in listed * 2:  # what is known of a list only later is known of those before it, too
-            for operands in _places(used, each):
+        listed = [(used, length) for name, used in taken if (length := self.length(name, used))]
+        for used, length in listed * 2:  # what is known of a list only later is known of those before it, too
+            for operands in _places(used, length):
                 memories = [*map(_memory, operands)]
                 sizes = next((self._sizes[memory] for memory in memories if memory in self._sizes), None)
                 if sizes is not None:
                     self._sizes |= dict.fromkeys((memory for memory in memories if memory not in self._sizes), sizes)
 
-    def each(self, name: str, used: Used) -> int:
+    def length(self, name: str, used: Used) -> int:
         """How many tensors the lists of an operator have; 0 if it takes none, or that is not known."""
         if name.startswith(FOREACH):
             return len(used.changed) if name.endswith("_") else len(used.results)
@@ -135,10 +135,10 @@ def _memory(operand: Operand) -> int:
     return operand[1].memory if operand[1] is not None else NONE
 
 
-def _places(used: Used, each: int) -> Iterator[Sequence[Operand]]:
+def _places(used: Used, length: int) -> Iterator[Sequence[Operand]]:
     """The tensors at each place in the lists of an operator."""
-    for place in range(each):
-        yield [*used.operands[: len(used.operands) // each * each][place::each], *used.results[place::each]]
+    for place in range(length):
+        yield [*used.operands[: len(used.operands) // length * length][place::length], *used.results[place::length]]
 
 
 def _taken(priced: PricedOp) -> int:

@@ -109,16 +109,16 @@ def _as_large(priced: PricedOp) -> Tensor | None:
     if priced.priced.category not in SIZE_KEEPING and priced.name not in REARRANGED:
         return None
     tensors = [arg for arg in priced.args if isinstance(arg, Tensor)]
-    largest = max(tensors, key=lambda one: one.elements, default=None)
+    largest = max(tensors, key=lambda tensor: tensor.elements, default=None)
     if largest is None:
         return None
-    named = [one.dtype for one in tensors if one.dtype is not None and one.dtype.name == priced.priced.dtype]
+    named = [tensor.dtype for tensor in tensors if tensor.dtype is not None and tensor.dtype.name == priced.priced.dtype]
     return Tensor(_broadcast(tensors) or largest.shape, named[0] if named else largest.dtype)
 
 
 def _broadcast(tensors: Sequence[Tensor]) -> tuple[int, ...]:
     """The shape of tensors broadcast together; empty if they cannot be."""
-    rank = max(len(one.shape) for one in tensors)
-    padded = [(1,) * (rank - len(one.shape)) + one.shape for one in tensors]
+    rank = max(len(tensor.shape) for tensor in tensors)
+    padded = [(1,) * (rank - len(tensor.shape)) + tensor.shape for tensor in tensors]
     sizes = [set(axis) - {1} for axis in zip(*padded, strict=True)]
     return tuple(next(iter(size), 1) for size in sizes) if all(len(size) < 2 for size in sizes) else ()

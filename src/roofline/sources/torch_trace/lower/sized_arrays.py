@@ -23,7 +23,7 @@ NEAR = 12  # executions after a gather in which the next rows as wide as those o
 Shape = tuple[int, ...]
 
 
-class Made(Struct, eq=False):
+class EarlierArray(Struct, eq=False):
     """An array, and the place of the execution that made or took it last. Of gathered rows the number may be unknown: they are ``open``."""
 
     number: int
@@ -46,20 +46,20 @@ class Arrays:
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
-        self._made: dict[int, list[Made]] = {}
-        self._buffers: list[Made] = []  # those of one value or of others' elements
-        self._stacks: dict[Shape, Made] = {}  # the last array that is a stack of others, by their shape
+        self._made: dict[int, list[EarlierArray]] = {}
+        self._buffers: list[EarlierArray] = []  # those of one value or of others' elements
+        self._stacks: dict[Shape, EarlierArray] = {}  # the last array that is a stack of others, by their shape
 
-    def _source(self, tensor: Tensor, place: int) -> Made | None:
+    def _source(self, tensor: Tensor, place: int) -> EarlierArray | None:
         """The last product, or sorted array, of which an operand with gaps between its rows may be some of the rows, or a part of each."""
         shape, strides = tensor.shape, tensor.strides
         if len(shape) < 2 or strides is None or len(strides) != len(shape) or strides[-1] != 1:
             return None
         whole = shape[0] * strides[0]
-        recent = [made for made in self._made.get(whole, ()) if place - made.place <= REACH and tensor.elements < whole]
-        as_wide = [made for made in recent if made.array.shape[-1:] == shape[-1:] and shape[-1] >= LEAST][-1:]
-        products = [made for made in as_wide if self._is_product(made.number)]
-        return next(reversed(products or [made for made in recent if self._is_sorted(made.number, shape, strides)]), None)
+        recent = [earlier for earlier in self._made.get(whole, ()) if place - earlier.place <= REACH and tensor.elements < whole]
+        as_wide = [earlier for earlier in recent if earlier.array.shape[-1:] == shape[-1:] and shape[-1] >= LEAST][-1:]
+        products = [earlier for earlier in as_wide if self._is_product(earlier.number)]
+        return next(reversed(products or [earlier for earlier in recent if self._is_sorted(earlier.number, shape, strides)]), None)
 
     def _is_sorted(self, number: int, part: Shape, strides: Shape) -> bool:
         """Whether an array is sorted along its rows, and has these parts of them."""
@@ -74,11 +74,13 @@ class Arrays:
             node = self._graph.maker.get(node.takes[0])
         return node is not None and node.operator == Operator.DOT
 
-    def matches(self, taken: Sequence[Tensor], forward: Sequence[Made], place: int, *, is_gradient_first: bool) -> list[Made | None]:
+    def matches(
+        self, taken: Sequence[Tensor], forward: Sequence[EarlierArray], place: int, *, is_gradient_first: bool
+    ) -> list[EarlierArray | None]:
         """The array that each operand of an execution may be; ``forward`` are those that its forward op took. The first operand may be the
         gradient of what that gave.
         """
-        matches: list[Made | None] = [None] * len(taken)
+        matches: list[EarlierArray | None] = [None] * len(taken)
         sizes = {index: tensor.elements for index, tensor in enumerate(taken) if _is_stored(tensor)}
         left = list(forward)
         if left and is_gradient_first:
@@ -86,14 +88,14 @@ class Arrays:
             if first is not None:
                 matches[first] = self._last_gradient(taken[first], place)
         for index in sizes if left else ():
-            matches[index] = matches[index] or next((made for made in left if made.may_be(taken[index])), None)
-            left = [made for made in left if made is not matches[index]]
+            matches[index] = matches[index] or next((earlier for earlier in left if earlier.may_be(taken[index])), None)
+            left = [earlier for earlier in left if earlier is not matches[index]]
         for elements in dict.fromkeys(sizes.values()):
             alike = [index for index, size in sizes.items() if size == elements and matches[index] is None]
-            recent = self._made[elements] = [made for made in self._made.get(elements, ()) if place - made.place <= REACH]
-            known = [made for made in recent if made.may_be(taken[alike[0]])] if alike else []
-            for index, made in zip(alike, known[-len(alike) :], strict=False):
-                matches[index] = made
+            recent = self._made[elements] = [earlier for earlier in self._made.get(elements, ()) if place - earlier.place <= REACH]
+            known = [earlier for earlier in recent if earlier.may_be(taken[alike[0]])] if alike else []
+            for index, earlier in zip(alike, known[-len(alike) :], strict=False):
+                matches[index] = earlier
             for index in alike[len(known) :]:
                 matches[index] = (
                     self._gathered(taken[index], place) or self._source(taken[index], place) or self._stack(taken[index], place)
@@ -108,69 +110,73 @@ class Arrays:
                     match.array = self._graph.arrays[match.number] = replace(match.array, dtype=tensor.dtype)
         return matches
 
-    def _last_gradient(self, tensor: Tensor, place: int) -> Made | None:
+    def _last_gradient(self, tensor: Tensor, place: int) -> EarlierArray | None:
         """The last array of the backward pass that an operand may be."""
-        recent = (made for made in reversed(self._made.get(tensor.elements, ())) if place - made.place <= REACH and made.may_be(tensor))
-        return next((made for made in recent if self._graph.maker[made.number].phase == Phase.BACKWARD), None)
+        recent = (
+            earlier
+            for earlier in reversed(self._made.get(tensor.elements, ()))
+            if place - earlier.place <= REACH and earlier.may_be(tensor)
+        )
+        return next((earlier for earlier in recent if self._graph.maker[earlier.number].phase == Phase.BACKWARD), None)
 
-    def _repeated(self, tensor: Tensor, place: int) -> Made | None:
+    def _repeated(self, tensor: Tensor, place: int) -> EarlierArray | None:
         """The last array that an operand with expanded axes may repeat: it has the other ones."""
         sizes = [tensor.shape[axis] for axis in _own_axes(tensor) if tensor.shape[axis] > 1]
-        recent = [made for made in self._made.get(tensor.distinct, ()) if place - made.place <= REACH]
-        return next((made for made in reversed(recent) if [size for size in made.array.shape if size > 1] == sizes), None)
+        recent = [earlier for earlier in self._made.get(tensor.distinct, ()) if place - earlier.place <= REACH]
+        return next((earlier for earlier in reversed(recent) if [size for size in earlier.array.shape if size > 1] == sizes), None)
 
-    def _gathered(self, tensor: Tensor, place: int) -> Made | None:
+    def _gathered(self, tensor: Tensor, place: int) -> EarlierArray | None:
         """The rows that were gathered last, if an operand may be them."""
-        waiting = [made for made in self._made.get(0, ()) if place - made.place <= NEAR and made.may_be(tensor)]
+        waiting = [earlier for earlier in self._made.get(0, ()) if place - earlier.place <= NEAR and earlier.may_be(tensor)]
         if not waiting:
             return None
-        made = waiting[-1]
-        self._made[0].remove(made)
-        made.is_open, made.array = False, replace(made.array, shape=tensor.shape)
-        self._graph.arrays[made.number] = made.array
-        self._made.setdefault(tensor.elements, []).append(made)
-        return made
+        earlier = waiting[-1]
+        self._made[0].remove(earlier)
+        earlier.is_open, earlier.array = False, replace(earlier.array, shape=tensor.shape)
+        self._graph.arrays[earlier.number] = earlier.array
+        self._made.setdefault(tensor.elements, []).append(earlier)
+        return earlier
 
-    def _stack(self, tensor: Tensor, place: int) -> Made | None:
+    def _stack(self, tensor: Tensor, place: int) -> EarlierArray | None:
         """The array of which an operand may be a part along the first axis, such as the keys of a cache that has the values too."""
         stack = self._stacks.get(tensor.shape)
         return stack if stack is not None and place - stack.place <= REACH and stack.array.dtype in (None, tensor.dtype) else None
 
-    def named(self, tensor: Tensor, made: Made | None) -> int:
+    def named(self, tensor: Tensor, earlier: EarlierArray | None) -> int:
         """The number of an operand, which may have other axes than the array that it is, or lie in another order."""
         strides = _order(tensor)
-        if made is not None and made.array.shape == tensor.shape and strides in (None, made.array.strides):
-            return made.number
+        if earlier is not None and earlier.array.shape == tensor.shape and strides in (None, earlier.array.strides):
+            return earlier.number
         number = self._graph.array(Array(tensor.shape, tensor.dtype, strides, sure=False))
-        if made is not None:
-            if tensor.elements > made.array.elements:
+        if earlier is not None:
+            if tensor.elements > earlier.array.elements:
                 axes = _own_axes(tensor)
-                is_same = made.array.shape == tuple(tensor.shape[axis] for axis in axes)
-                self._graph.append(Node(Operator.BROADCAST, (made.number,), (number,), Axes(axes) if is_same else None))
+                is_same = earlier.array.shape == tuple(tensor.shape[axis] for axis in axes)
+                self._graph.append(Node(Operator.BROADCAST, (earlier.number,), (number,), Axes(axes) if is_same else None))
                 return number
-            operator = Operator.SLICE if tensor.elements < made.array.elements else Operator.VIEW
-            self._graph.append(Node(operator, (made.number,), (number,)))
+            operator = Operator.SLICE if tensor.elements < earlier.array.elements else Operator.VIEW
+            self._graph.append(Node(operator, (earlier.number,), (number,)))
         return number
 
     def given(self, result: Tensor, place: int, *, is_buffer: bool = False) -> int:
         """The number of the result of an execution; ``is_buffer`` is whether it has one value everywhere, or elements of others."""
         array = Array(result.shape, result.dtype, _order(result), sure=False)
-        made = Made(self._graph.array(array), array, place, is_open=not array.elements)
-        self._buffers += [made] if is_buffer else []
-        self._made.setdefault(array.elements, []).append(made)
+        earlier = EarlierArray(self._graph.array(array), array, place, is_open=not array.elements)
+        self._buffers += [earlier] if is_buffer else []
+        self._made.setdefault(array.elements, []).append(earlier)
         if len(array.shape) > STACKED:
-            self._stacks[array.shape[1:]] = made
-        return made.number
+            self._stacks[array.shape[1:]] = earlier
+        return earlier.number
 
     def add(self, number: int, place: int) -> None:
         """Notes an array that was made by an execution."""
         array = self._graph.arrays[number]
-        self._made.setdefault(array.elements, []).append(Made(number, array, place))
+        self._made.setdefault(array.elements, []).append(EarlierArray(number, array, place))
 
     def write_part(self, part: Tensor, given: int, place: int) -> None:
         """Appends the update of the last array of one value, or of others' elements, that was just made, if a copy writes a part of it."""
-        self._buffers = [made for made in self._buffers if place - made.place <= FILLED]
-        whole = next((made for made in reversed(self._buffers) if _is_part_of(part, made.array.shape)), None)
+        self._buffers = [earlier for earlier in self._buffers if place - earlier.place <= FILLED]
+        whole = next((earlier for earlier in reversed(self._buffers) if _is_part_of(part, earlier.array.shape)), None)
         if whole is None:
             return
         self._buffers.remove(whole)
@@ -181,11 +187,11 @@ class Arrays:
         node = Node(Operator.UPDATE, (whole.number, given), (written,), cut, phase=maker.phase, location=maker.location)
         self._graph.append(node)
 
-    def forget(self, matches: Sequence[Made | None]) -> None:
+    def forget(self, matches: Sequence[EarlierArray | None]) -> None:
         """Forgets what an execution wrote over, or took: its result, which is not known, may be as large."""
-        for made in matches:
-            if made is not None and made in self._made.get(made.array.elements, ()):
-                self._made[made.array.elements].remove(made)
+        for earlier in matches:
+            if earlier is not None and earlier in self._made.get(earlier.array.elements, ()):
+                self._made[earlier.array.elements].remove(earlier)
 
 
 def _is_part_of(part: Tensor, whole: Shape) -> bool:

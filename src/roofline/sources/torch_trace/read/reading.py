@@ -46,8 +46,8 @@ def read_trace(
         with open(place, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             sections = [] if alone else sections_of(place, size, cores())
-            if sections and (found := _read_sections(str(path), sections, size, progress)) is not None:
-                return found
+            if sections and (trace := _read_sections(str(path), sections, size, progress)) is not None:
+                return trace
             return _read(str(path), file, size, salvage, progress)
     except OSError as error:
         raise SourceError(f"{path}: cannot read: {error.strerror or error}") from None
