@@ -1,5 +1,6 @@
 """The pages say what the program does, and nothing is without a page."""
 
+import json
 import re
 import subprocess
 import sys
@@ -11,22 +12,36 @@ import pytest
 from roofline.cli.commands import COMMANDS, module_of
 from roofline.formulas import FORMULAS
 from roofline.machines import names
+from roofline.rules.words import kinds
 from roofline.sources import SOURCES
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="argparse lays out its help differently from version to version")
-def test_the_page_of_commands_is_what_they_say_of_themselves() -> None:
-    code = "import commands; print(commands.page(), end='')"
-    made = subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True, check=True).stdout
-    assert (DOCS / "commands.md").read_text() == made, "write it again: python docs/commands.py"
+@pytest.fixture(scope="module")
+def reference() -> dict[str, str]:
+    """The pages that are written from the code, as they would be written now."""
+    code = "import json, reference; print(json.dumps({name: write() for name, write in reference.PAGES.items()}))"
+    return json.loads(subprocess.run([sys.executable, "-c", code], cwd=DOCS, capture_output=True, text=True, check=True).stdout)
 
 
-def test_every_command_has_its_section() -> None:
-    text = (DOCS / "commands.md").read_text()
-    assert all(f"## roofline {name}" in text for name in COMMANDS)
+def test_the_reference_is_what_the_code_says(reference: dict[str, str]) -> None:
+    for name, written in reference.items():
+        if name == "commands.md" and sys.version_info[:2] != (3, 11):
+            continue  # argparse lays out its help differently from version to version
+        assert (DOCS / name).read_text() == written, f"{name}: write it again: python docs/reference.py"
+
+
+def test_every_command_kind_and_formula_has_its_section(reference: dict[str, str]) -> None:
+    assert [name for name in COMMANDS if f"\n## roofline {name}\n" not in reference["commands.md"]] == []
+    assert [kind for kind in kinds() if f"\n### {kind}\n" not in reference["findings.md"]] == []
+    assert [
+        name
+        for name in FORMULAS
+        if f"\n### `{name}`\n" not in reference["formulas.md"] and f"\n| `{name}` |" not in reference["formulas.md"]
+    ] == []
+    assert [name for name in names() if f"\n| `{name}` |" not in reference["chips.md"]] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,8 +1,6 @@
-"""`roofline explain`: every kind of finding explained from the catalogue, in the terminal, in Python and in the docs."""
+"""`roofline explain`: every kind of finding explained from the catalogue, in the terminal and in Python."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +9,6 @@ from roofline.cli import main
 from roofline.errors import UsageError
 from roofline.rules.words import kinds
 from roofline.rules.words.explanation import CHAPTERS, chapters
-
-DOCS = Path(__file__).parents[1] / "docs"
 
 
 def test_a_kind_is_explained_with_its_rule_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,11 +34,3 @@ def test_every_kind_is_in_one_chapter_and_has_words(capsys: pytest.CaptureFixtur
 def test_an_unknown_kind_is_an_error_with_the_nearest() -> None:
     with pytest.raises(UsageError, match="did you mean 'stored-attention'"):
         rl.explain("stored-atention")
-
-
-def test_the_page_of_findings_is_the_catalogue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(DOCS))
-    sys.modules.pop("findings", None)
-    import findings  # type: ignore[import-not-found]
-
-    assert findings.text() == findings.PAGE.read_text()

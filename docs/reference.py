@@ -1,0 +1,185 @@
+"""Write the reference pages from the code: commands, findings, formulas, chips, quantities, JSON. Run: python docs/reference.py"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import commands
+
+import roofline as rl
+from roofline.checking.conditions import ALIASES, QUANTITIES, SHARES, WHOLE_ONLY
+from roofline.checking.op_filter import NUMBERS, TEXTS
+from roofline.formulas import POINTWISE, Formula, all_formulas
+from roofline.formulas.registry import GROUPS
+from roofline.render.op_table import COLUMNS
+from roofline.render.page.terms import TERMS
+from roofline.report import Report
+from roofline.rules.words.explanation import chapters, explanation
+
+DOCS = Path(__file__).parent
+MARK = "<!-- What follows is written by docs/reference.py. -->"
+TABLED = {name for name, facts in POINTWISE.items() if not facts.reduces and name != "dropout"}  # formulas that are a row of a table
+TITLES = {
+    "dense": "Dot products and matmuls",
+    "convolution": "Convolutions",
+    "pointwise": "Pointwise operations",
+    "normalisation": "Normalisations and reductions",
+    "movement": "Data movement",
+    "inference": "Attention and the key-value cache",
+    "transformer": "Transformer layers",
+    "moe": "Mixtures of experts",
+    "training": "Training",
+    "collective": "Collectives",
+}
+KINDS = {"gpu": "GPUs", "tpu": "TPUs", "accelerator": "Other accelerators", "soc": "Systems on a chip", "cpu": "CPUs"}
+UNITS = {"s": "time", "FLOP": "FLOP", "B": "bytes", "1": "ratio or %", "FLOP/B": "FLOP/B", "": "number"}
+
+
+def by_hand(page: str) -> str:
+    """What a page has above the mark, which was written by hand."""
+    return (DOCS / page).read_text().partition(MARK)[0] + MARK + "\n\n"
+
+
+def table(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table in Markdown."""
+    lines = [header, tuple("---" for _ in header), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def code(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def findings() -> str:
+    """Every kind of finding, as `roofline explain` has it."""
+    parts = [f"## {chapter}\n\n" + "\n\n".join(f"### {kind}\n\n{explanation(kind)}" for kind in kinds) for chapter, kinds in chapters()]
+    return by_hand("findings.md") + "\n\n".join(parts) + "\n"
+
+
+def formulas() -> str:
+    """Every formula: its mathematics from the docstring, and what its example costs."""
+    parts = []
+    for group in GROUPS:
+        entries = [entry for entry in all_formulas() if entry.group == group]
+        parts += [f"## {TITLES[group]}", *(formula(entry) for entry in entries if entry.name not in TABLED)]
+        rows = [entry for entry in entries if entry.name in TABLED]
+        if rows:
+            parts += ["### Named elementwise operations", pointwise(rows)]
+    return by_hand("formulas.md") + "\n\n".join(parts) + "\n"
+
+
+def formula(entry: Formula) -> str:
+    known = f" (also {code(entry.aliases)})" if entry.aliases else ""
+    options = f"\n\nOptions: {code(option.name for option in entry.options)}." if entry.options else ""
+    call = f"f.{entry.name}({', '.join(map(str, entry.example))})"
+    amounts = [f">>> for resource, amount in {call}.cost.amounts:", "...     print(resource, amount)"]
+    amounts += [f"{resource} {amount}" for resource, amount in entry(*entry.example).cost.amounts]
+    snippet = "\n".join(["```python", *amounts, "", "```"])
+    return f"### `{entry.name}`\n\n`{entry.usage}`{known}. {entry.documentation}{options}\n\n{snippet}"
+
+
+def pointwise(entries: Iterable[Formula]) -> str:
+    facts = [(entry.name, POINTWISE[entry.name]) for entry in entries]
+    return table(
+        ("operation", "FLOP", "transcendentals", "reads", "because"),
+        ((f"`{name}`", str(known.flops), str(known.transcendentals), str(1 + known.inputs), known.why) for name, known in facts),
+    )
+
+
+def chips() -> str:
+    """Every chip of the catalogue with its main figures."""
+    parts = []
+    for kind, title in KINDS.items():
+        machines = [machine for machine in rl.catalogue() if machine.kind == kind]
+        parts += [f"## {title}", table(("name", "chip", "bf16", "fp8", "fp32 vector", "main memory", "capacity"), map(chip, machines))]
+    return by_hand("chips.md") + "\n\n".join(parts) + "\n"
+
+
+def chip(machine: rl.Machine) -> tuple[str, ...]:
+    def rate(resource: str) -> str:
+        found = [ceiling for ceiling in machine.ceilings if str(ceiling.resource) == resource]
+        return rl.units.show(found[0].rate, found[0].resource.per, 3) if found else "–"
+
+    capacity = machine.capacity("hbm")
+    figures = (rate(resource) for resource in ("matrix/bf16", "matrix/fp8", "vector/fp32", "hbm"))
+    return (f"`{machine.name}`", machine.title, *figures, rl.units.show(capacity, "B", 3) if capacity else "–")
+
+
+def quantities() -> str:
+    """Terms, and the words of conditions, filters and columns."""
+    aliases = {name: sorted(alias for alias, meant in ALIASES.items() if meant == name) for name in QUANTITIES}
+    parts = [
+        "## Terms",
+        "\n\n".join(f"**{word}**: {meaning}." for word, meaning in TERMS),
+        "## Quantities of conditions",
+        table(
+            ("quantity", "also", "in", "needs a run", "of some ops", "share of the step"),
+            (
+                (f"`{name}`", code(aliases[name]), UNITS[unit], *map(yes, (measured, name not in WHOLE_ONLY, name in SHARES)))
+                for name, (unit, measured) in QUANTITIES.items()
+            ),
+        ),
+        "## Fields of filters",
+        f"Compared with `<`, `<=`, `>`, `>=`, `=` and `!=`: {code(NUMBERS)}.",
+        f"Text, with `:` (contains) or `=` (is): {code(TEXTS)}.",
+        "## Columns of the table",
+        f"`--columns` takes {code(COLUMNS)}; of a resource such as `hbm` its amount, `hbm/s`, `flop/hbm` and `counted:hbm`.",
+    ]
+    return by_hand("quantities.md") + "\n\n".join(parts) + "\n"
+
+
+def yes(is_so: bool) -> str:
+    return "yes" if is_so else ""
+
+
+def report_json() -> str:
+    """Every object of a report with its keys."""
+    schema = json.loads((Path(rl.__file__).parent / "report.schema.json").read_text())
+    names = [Report.__name__, *(name for name in schema["$defs"] if name != Report.__name__)]
+    return by_hand("report-json.md") + "\n\n".join(component(name, schema["$defs"][name]) for name in names) + "\n"
+
+
+def component(name: str, described: dict) -> str:
+    rows = [(f"`{key}`", kind(value), yes(key in described.get("required", ()))) for key, value in described.get("properties", {}).items()]
+    text = re.sub(r"`{2}(.+?)`{2}", r"`\1`", " ".join(described.get("description", "").split()))
+    return f"## {name}\n\n{text}\n\n" + table(("key", "value", "always there"), rows)
+
+
+def kind(value: dict) -> str:
+    """The type of a value, in words."""
+    return " or ".join(dict.fromkeys(alternatives(value))) or "anything"
+
+
+def alternatives(value: dict) -> Iterator[str]:
+    if "$ref" in value:
+        name = value["$ref"].rpartition("/")[2]
+        yield f"[{name}](#{name.lower()})"
+    elif "anyOf" in value:
+        for part in value["anyOf"]:
+            yield from alternatives(part)
+    elif "const" in value:
+        yield f"`{value['const']}`"
+    elif value.get("type") == "array":
+        items = value.get("items") or {}
+        yield f"list of {kind(items)}" if items else "list"
+    elif value.get("type") == "object" and value.get("additionalProperties"):
+        yield f"{kind(value['additionalProperties'])} by name"
+    elif isinstance(value.get("type"), list):
+        yield from value["type"]
+    elif "type" in value:
+        yield value["type"]
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands.page,
+    "findings.md": findings,
+    "formulas.md": formulas,
+    "chips.md": chips,
+    "quantities.md": quantities,
+    "report-json.md": report_json,
+}
+
+if __name__ == "__main__":
+    for name, write in PAGES.items():
+        (DOCS / name).write_text(write())
