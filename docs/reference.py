@@ -8,6 +8,7 @@ from pathlib import Path
 import commands
 
 import roofline as rl
+from roofline.causes import PARTS
 from roofline.checking.conditions import ALIASES, QUANTITIES, SHARES, WHOLE_ONLY
 from roofline.checking.op_filter import NUMBERS, TEXTS
 from roofline.formulas import POINTWISE, Formula, all_formulas
@@ -112,6 +113,12 @@ def quantities() -> str:
     parts = [
         "## Terms",
         "\n\n".join(f"**{word}**: {meaning}." for word, meaning in TERMS),
+        "## Causes of lost time",
+        "The parts of a time, in the order of the bar; `lost` in JSON has the second column.",
+        table(
+            ("mark", "cause", "words", "meaning"),
+            ((f"`{cause.mark}`", f"`{name}`", cause.words, cause.meaning) for name, cause in PARTS.items()),
+        ),
         "## Quantities of conditions",
         table(
             ("quantity", "also", "in", "needs a run", "of some ops", "share of the step"),

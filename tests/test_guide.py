@@ -14,7 +14,6 @@ from PIL import Image, ImageChops
 from every import every
 from roofline.cli import main
 from roofline.render.plot import save
-from roofline.rules.words import kinds, page
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -90,12 +89,6 @@ def test_few_colours_are_the_right_ones(figures: dict[str, Any], made: dict[str,
     with Image.open(plain) as drawn, Image.open(made["guide-distance.png"]) as few:
         difference = ImageChops.difference(drawn.convert("RGB"), few.convert("RGB"))
     assert max(high for _, high in difference.getextrema()) < 24
-
-
-def test_every_kind_of_advice_is_in_the_decision_table() -> None:
-    table = GUIDE[GUIDE.index("## 15.") : GUIDE.index("## 16.")]
-    told = [kind for kind in kinds() if page(kind).chapter in ("Single operations", "Suspect figures")]
-    assert [kind for kind in (*told, "latency", "low-batch") if f"`{kind}`" not in table] == []
 
 
 # What published guides print, by subject. Snippets compute most of them; this list keeps anyone from dropping one.
