@@ -15,25 +15,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from roofline.jax.tpu.compiling import VARIABLES
+
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".venv-tpu"
 PYTHON = ENVIRONMENT / "bin" / "python"
 CHILD = ROOT / "tests" / "data" / "tpu" / "compile_program.py"
 HAS_WHEEL = (sys.platform, platform.machine()) == ("linux", "x86_64")
-
-# libtpu reads these when it is loaded. Without them it asks the metadata server of a TPU host that is not there, refuses a second process
-# by a lock file, writes logs to a temporary folder, and warns on stderr that it knows no accelerator type and no worker.
-VARIABLES = {
-    "JAX_PLATFORMS": "cpu",
-    "TPU_SKIP_MDS_QUERY": "1",
-    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-    "TPU_ACCELERATOR_TYPE": "v5litepod-1",  # of this host; programs are compiled for any topology all the same
-    "TPU_WORKER_HOSTNAMES": "localhost",
-    "TPU_LOG_DIR": "disabled",
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TPU_MIN_LOG_LEVEL": "3",
-    "TPU_STDERR_LOG_LEVEL": "3",
-}
 
 
 class Compiled(Struct, frozen=True, kw_only=True):

@@ -12,11 +12,11 @@ KIND = "out-of-memory"
 
 
 def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
-    """The peak memory of a program, with the capacities of the machine's memories."""
+    """The peak memory of a program, with the capacities of the machine's memories where it does not have its own."""
     if memory is None:
         return None
     spaces = tuple(replace(space, capacity_bytes=machine.capacity(space.space)) for space in memory.spaces)
-    return replace(memory, capacity_bytes=machine.capacity(), spaces=spaces)
+    return replace(memory, capacity_bytes=memory.capacity_bytes or machine.capacity(), spaces=spaces)
 
 
 def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None:

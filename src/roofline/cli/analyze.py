@@ -14,6 +14,7 @@ from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from ..workload import Recording
 from .options import (
+    BROKEN,
     Parser,
     anonymize_options,
     at_least,
@@ -34,6 +35,7 @@ from .options import (
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import host_options, read_input
 from .reporting import EACH_OP, analyze_and_emit, columns, emit_stored
+from .slice_options import names_function, record_function, slice_options
 from .terminal import chart_options
 
 GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES, EACH_OP))
@@ -45,7 +47,8 @@ def parser() -> Parser:
         "Compare a profile, program or op table with a chip's limits: bounds, roofline efficiency, what to do next.\n"
         "Reads profiles (.xplane.pb files, run folders, TensorBoard log folders), PyTorch profiler traces (trace.json.gz, folders of\n"
         "ranks), XLA programs (HLO text or protobuf, StableHLO text or bytecode, --xla_dump_to folders), Nsight Compute CSVs, op tables\n"
-        "(CSV, JSON, Parquet) and roofline's own JSON reports.",
+        "(CSV, JSON, Parquet) and roofline's own JSON reports. MODULE.py:FUNCTION is compiled for a slice of TPUs, without one; exit\n"
+        "status 3 if it does not fit.",
         "roofline analyze run/host.xplane.pb --json report.json -o roofline.svg",
     )
     made.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")
@@ -55,6 +58,7 @@ def parser() -> Parser:
     host_options(made)
     table_options(made)
     program_options(made)
+    slice_options(made)
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)
@@ -117,6 +121,10 @@ def table_options(made: argparse.ArgumentParser) -> None:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
+    if names_function(args):
+        recording, is_refused = record_function(args)
+        analyze_and_emit(args, recording)
+        return BROKEN if is_refused else 0
     if not (names_program_option(args) or names_machine(args) or is_corrected(args) or args.limit or args.counters or len(args.path) > 1):
         kept = stored_report(args.path[0])
         if kept is not None:

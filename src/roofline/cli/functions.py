@@ -10,19 +10,19 @@ from typing import Any
 from ..errors import UsageError, did_you_mean
 from ..integrations.functions import Shape
 
-_SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?")
+_SHAPE = re.compile(r"(?:(?P<format>\w+)\[)?(?P<sizes>[\dx, ]*)\]?(?::(?P<after>\w+))?")
 
 
 def shape(text: str) -> Shape:
     """A number format, or none, and sizes.
 
-    >>> shape("512x4096"), shape("f32[8]")
-    (('', (512, 4096)), ('f32', (8,)))
+    >>> shape("512x4096"), shape("f32[8]"), shape("8x512:bf16")
+    (('', (512, 4096)), ('f32', (8,)), ('bf16', (8, 512)))
     """
     match = _SHAPE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"--args {text!r}: not a shape; write it like 512x4096 or f32[512,4096]")
-    return match["format"] or "", tuple(int(size) for size in re.findall(r"\d+", match["sizes"]))
+    if match is None or (match["format"] and match["after"]):
+        raise UsageError(f"--args {text!r}: not a shape; write it like 512x4096, 512x4096:bf16 or f32[512,4096]")
+    return match["format"] or match["after"] or "", tuple(int(size) for size in re.findall(r"\d+", match["sizes"]))
 
 
 def load_function(command: str, name: str) -> Callable[..., Any]:

@@ -8,6 +8,10 @@ compiled program is priced. For any other chip, the program as lowered by JAX is
 report says that this is an estimate. A function that is sharded over devices is always compiled, because only the compiler's partitioner
 determines the collectives; its costs are those of one device. If that compiler is for CPUs, its fusions and wider number formats are undone
 for any other chip.
+
+For a slice of TPUs the TPU compiler compiles the function in a process of its own, without a TPU (`tpu`):
+
+    report = roofline.jax.analyze(train_step, chip="v5p:4x4x4", mesh={"fsdp": 64})(params, batch)
 """
 
 from collections.abc import Callable, Mapping
@@ -56,9 +60,11 @@ def analyze(
     function: Callable[..., Any],
     *,
     chip: str | Machine | None = None,
+    mesh: Mapping[str, int] | None = None,
     compiled: bool | None = None,
     link: str | None = None,
     trips: Mapping[str, int] | None = None,
+    xla: Mapping[str, str] | None = None,
     corrections: Corrections = IDEAL,
     **jit: Any,
 ) -> Callable[..., Report]:
@@ -67,9 +73,23 @@ def analyze(
     ``chip`` is a name of the catalogue or a machine, by default the device JAX runs on. ``compiled`` forces the program compiled here
     (true) or the lowered program (false). ``trips`` gives the trip counts of loops that depend on data, by the name of the while. Further
     options go to `jax.jit`.
+
+    A slice of TPUs (``v6e:4x4``, ``v5p-128``, ``2x v6e:16x16``) is compiled for by the TPU compiler. ``mesh`` are the axes of its mesh with
+    their sizes, on which the shardings of the arguments are moved by the names of axes, ``xla`` are compiler options.
     """
 
     def report(*args: Any, **kwargs: Any) -> Report:
+        if mesh is not None or xla is not None or (isinstance(chip, str) and compiled is not False and ":" in chip):
+            from .tpu import portable_job, record_job
+            from .tpu.compiling import program_cache
+            from .tpu.slices import slice_named
+
+            if not isinstance(chip, str):
+                raise UsageError("mesh and xla are for a slice of TPUs, given by its name: analyze(f, chip='v6e:4x4', mesh={'fsdp': 16})")
+            require_jax()
+            place = slice_named(chip)
+            job = replace(portable_job(function, place, mesh, **jit)(*args, **kwargs), options=xla or {})
+            return analysis.analyze(record_job(job, cache=program_cache(), link=link, trips=trips)[0], place.machine, corrections)
         machine = _machine(chip)
         recording = record(function, machine, compiled=compiled, link=link, trips=trips, **jit)(*args, **kwargs)
         return analysis.analyze(recording, machine, corrections)

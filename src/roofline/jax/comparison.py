@@ -144,9 +144,14 @@ def _product(jax: Any) -> Callable[..., Any]:
     return matmul
 
 
+def format_name(number: DType) -> str:
+    """What JAX calls a number format."""
+    return JAX_FORMATS.get(number.name, number.name)
+
+
 def jax_format(jax: Any, number: DType) -> Any:
     """The JAX dtype of a number format."""
-    name = JAX_FORMATS.get(number.name, number.name)
+    name = format_name(number)
     if not hasattr(jax.numpy, name):
         raise UsageError(f"JAX has no number format {number}; try bf16, fp16, fp32 or fp8")
     return getattr(jax.numpy, name)

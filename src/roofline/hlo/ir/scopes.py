@@ -10,7 +10,7 @@ from itertools import chain, groupby
 
 # Segments that say how a program is built, not what it is.
 _NOISE = re.compile(
-    r"body(_fun|_jaxpr)?|branch_\d+_fun|checkpoint|closed_call|cond(_fun)?|core_call|custom_(jvp|vjp)_call(_jaxpr)?|custom_lin|eval_jaxpr|main|"
+    r"body(_fun|_jaxpr)?|branch_\d+_fun|call_exported|checkpoint|closed_call|cond(_fun)?|core_call|custom_(jvp|vjp)_call(_jaxpr)?|custom_lin|eval_jaxpr|main|"
     r"named_call|pjit|remat2?|rematted_computation|scan|shard_map|while|xla_(call|pmap)"
 )
 _EMPTY = re.compile(r"/{2,}")  # scopes without a name, inside of parentheses

@@ -1,0 +1,96 @@
+"""JAX functions compiled for slices of TPUs that are not here, by the TPU compiler, which needs no TPU.
+
+    import roofline as rl
+    report = rl.jax.analyze(step, chip="v5p:4x4x4", mesh={"fsdp": 64})(params, batch)
+
+The compiled program is one of one device, with its schedule, layouts, memory and collectives; nothing is executed.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...errors import UsageError
+from ...hlo.price.collectives import network_of
+from ...sources import programs
+from ...units import parse, show
+from ...workload import PeakMemory, Recording
+from .compiling import Bounds, Compilation, Job, compiled
+from .slices import Slice
+
+COMPILED = "compiled by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, in {seconds}, not run: figures are of one device"
+CACHED = "compiled before by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, not run: figures are of one device"
+REFUSED = "the compiler refused it, so this is the program before code generation: {reason}"
+
+
+def portable_job(function: Callable[..., Any], place: Slice, mesh: Mapping[str, int] | None, **jit: Any) -> Callable[..., Job]:
+    """A function of the same arguments that returns the job to compile ``function`` for a slice: it is traced here, and compiled later."""
+    from . import lowering
+
+    def job(*args: Any, **kwargs: Any) -> Job:
+        import jax
+
+        ready = lowering.jitted(function, **jit)
+        try:
+            axes = lowering.mesh_axes((args, kwargs), place.devices, mesh)
+            made = Job(slice=place, mesh=axes)
+            abstract = lowering.typed_mesh(jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)), (args, kwargs))
+            shapes = lowering.placed((args, kwargs), abstract)
+        except lowering.Misfit as misfit:
+            raise UsageError(str(misfit)) from None
+        try:
+            with jax.sharding.use_abstract_mesh(abstract):
+                return replace(made, portable=lowering.exported(ready, shapes.args, shapes.kwargs), assumed=shapes.assumed)
+        except ValueError as error:  # its own shardings may be of devices that are here
+            try:
+                return replace(made, portable=lowering.exported(ready, args, kwargs))
+            except Exception:
+                raise error from None
+
+    return job
+
+
+def record_job(
+    job: Job,
+    *,
+    bounds: Bounds = Bounds(),  # noqa: B008  # it is frozen
+    cache: Path | None = None,
+    fits: Callable[[PeakMemory], None] | None = None,
+    link: str | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> tuple[Recording, bool]:
+    """The recording of a compiled function, and whether the compiler refused it because it does not fit into memory."""
+    with compiled(job, bounds=bounds, cache=cache, fits=fits) as made:
+        recording = programs.read(made.folder, job.slice.machine, network=lambda machine: network_of(machine, link), trips=trips)
+    answer = made.answer
+    notes = (_described(made, job.slice), *job.assumed, *answer.assumed, *recording.notes)
+    memory = recording.memory
+    if answer.refused:
+        notes = (REFUSED.format(reason=answer.refused), *notes)
+        if memory is not None and (available := _available_bytes(answer.refused)) is not None:
+            memory = replace(memory, capacity_bytes=available)
+    return replace(recording, files=(job.name,), memory=memory, notes=notes), bool(answer.refused)
+
+
+def _described(made: Compilation, place: Slice) -> str:
+    answer = made.answer
+    mesh = ",".join(f"{name}={size}" for name, size in answer.mesh.items()) or "as it was lowered"
+    words = CACHED if answer.cached else COMPILED
+    return words.format(
+        libtpu=answer.versions.get("libtpu", ""),
+        jax=answer.versions.get("jax", ""),
+        slice=place.title,
+        mesh=mesh,
+        seconds=show(round(made.seconds, 1), "s"),
+    )
+
+
+def _available_bytes(reason: str) -> int | None:
+    """The memory that the compiler says there is: ``exceeds available HBM (15.75G)``, where G is 2³⁰."""
+    _, found, rest = reason.partition("available HBM (")
+    number, _, _ = rest.partition(")")
+    if not found or not number or not number[:-1].replace(".", "", 1).isdigit():
+        return None
+    return int(parse(f"{number[:-1]} {number[-1]}iB", "B")) if number[-1] in "KMGT" else None

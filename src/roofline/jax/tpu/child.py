@@ -1,0 +1,170 @@
+"""The process that compiles a function for a slice: `compiling` starts it, with a folder that holds `job.json`.
+
+It answers in the folder: the compiler's dump, and `answer.json` with what was compiled, or why it was not. It runs in the environment of
+the user's program, with JAX and libtpu and without this package, so it prints nothing that the user should see.
+"""
+
+import importlib
+import importlib.util
+import json
+import os
+import pickle
+import sys
+import time
+from contextlib import nullcontext, suppress
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+from lowering import Misfit, Portable, exported, jitted, lowered_again, mesh_axes, placed, typed_mesh  # type: ignore[import-not-found]
+
+sys.path.pop(0)
+
+LIBRARIES = ("jax", "jaxlib", "libtpu")
+COMPILED = "after_codegen.hlo.pb"  # a part of the names of files in a TPU compiler's dump
+REFUSED = "RESOURCE_EXHAUSTED"
+
+
+def main(folder: Path) -> None:
+    job = json.loads((folder / "job.json").read_text())
+    answer: dict[str, Any] = {}
+    try:
+        compile_job(job, folder, answer)
+    except Misfit as misfit:
+        answer["misfit"] = str(misfit)
+    except Exception as error:  # of the user's function, JAX or the compiler
+        answer["refused" if REFUSED in str(error) else "failed"] = f"{type(error).__name__}: {error}"
+        if "refused" not in answer:
+            import traceback
+
+            traceback.print_exc()
+    (folder / "answer.json").write_text(json.dumps(answer))
+
+
+def compile_job(job: dict[str, Any], folder: Path, answer: dict[str, Any]) -> None:
+    """Compiles what a job describes, and writes into the answer what is known of it, step by step."""
+    if missing := [library for library in LIBRARIES if importlib.util.find_spec(library) is None]:
+        raise Misfit(f"{missing[0]} is not installed")
+    topologies = importlib.import_module("jax.experimental.topologies")
+    answer["versions"] = {library: version_of(library) for library in LIBRARIES}
+    topology = topologies.get_topology_desc(platform="tpu", **job["topology"])
+    answer["devices"], answer["device_kind"] = len(topology.devices), topology.devices[0].device_kind
+    began = time.monotonic()
+    lowered, axes = lowered_for(job, topology, answer)
+    answer["mesh"], answer["lowering_s"] = axes, time.monotonic() - began
+    options = {name: typed(value) for name, value in job["options"].items()}
+    text = lowered.as_text(debug_info=True)
+    facts = [answer["versions"], job["topology"], axes, sorted(options.items()), os.environ.get("LIBTPU_INIT_ARGS", "")]
+    answer["key"] = sha256("\0".join([text, *map(repr, facts)]).encode()).hexdigest()
+    if job["cache"] and Path(job["cache"], answer["key"], "answer.json").is_file():
+        answer["cached"] = True
+        return
+    (folder / "compiling").write_text(answer["key"])  # from here on the compiler's files come
+    began = time.monotonic()
+    dump = {"xla_dump_to": str(folder / "dump"), "xla_dump_hlo_as_proto": True}
+    compiled = lowered.compile(compiler_options={**options, **dump})
+    answer["compile_s"] = time.monotonic() - began
+    if not list(folder.glob(f"dump/*{COMPILED}")):
+        raise Misfit("it was compiled for the CPU, not for the TPU: a mesh or a sharding in it is of devices here")
+    memory = compiled.memory_analysis()
+    answer["memory"] = {name: getattr(memory, name) for name in sorted(dir(memory)) if name.endswith("_in_bytes")}
+
+
+def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> tuple[Any, dict[str, int]]:
+    """The function of a job, lowered for a topology, and the axes of its mesh."""
+    jax: Any = importlib.import_module("jax")
+    topologies = importlib.import_module("jax.experimental.topologies")
+    devices = len(topology.devices)
+    if job["portable"]:
+        portable = pickle.loads(Path(job["portable"]).read_bytes())
+        axes = dict(job["mesh"])
+        lowered, axes = lowered_again(Portable(*portable), topologies.make_mesh(topology, tuple(axes.values()), tuple(axes)))
+        return lowered, axes
+    function = load(job["function"])
+    arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    if job["args"]:
+        arguments = (tuple(jax.ShapeDtypeStruct(tuple(sizes), kind) for kind, sizes in job["args"]), {})
+    elif not hasattr(function, "lower"):
+        function, arguments = planned(function(), job["function"])
+    if not callable(function):  # lowered already
+        return function, dict(job["mesh"] or {})
+    axes = mesh_axes(arguments, devices, job["mesh"])
+    mesh = typed_mesh(topologies.make_mesh(topology, tuple(axes.values()), tuple(axes)), arguments)
+    shapes = placed(arguments, mesh, job["batch_args"], job["shard"])
+    answer["assumed"] = list(shapes.assumed)
+    ready = jitted(function)
+    try:
+        with jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else nullcontext():
+            lowered = ready.lower(*shapes.args, **shapes.kwargs)
+        if not is_for_cpu(lowered):
+            return lowered, axes
+    except ValueError as error:
+        try:  # its own shardings may be of devices that are here
+            portable = exported(ready, *arguments)
+        except Exception:
+            raise error from None
+    else:
+        portable = exported(ready, *arguments)
+    answer["assumed"] = []
+    lowered, axes = lowered_again(portable, mesh)
+    return lowered, axes
+
+
+def planned(found: Any, name: str) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """The function and its arguments that a function without arguments returned; a lowered function has none."""
+    if hasattr(found, "compile") and hasattr(found, "as_text"):
+        return found, ((), {})
+    if isinstance(found, tuple) and len(found) in (2, 3) and callable(found[0]):
+        args = found[1] if isinstance(found[1], tuple | list) else (found[1],)
+        return found[0], (tuple(args), dict(found[2]) if len(found) > 2 else {})
+    raise Misfit(f"{name}() returned a {type(found).__name__}; without --args it returns (function, arguments), or a lowered function")
+
+
+def is_for_cpu(lowered: Any) -> bool:
+    """Whether a function was lowered for devices that are here, because its own shardings name them."""
+    for sharding in getattr(getattr(lowered, "_lowering", None), "compile_args", {}).get("in_shardings", ()):
+        with suppress(AttributeError, ValueError):  # unspecified, or of no devices
+            return any(device.platform == "cpu" for device in sharding.device_set)
+    return False
+
+
+def load(name: str) -> Any:
+    """The function that FILE.py:FUNCTION or MODULE:FUNCTION names."""
+    where, _, path = name.rpartition(":")
+    if where.endswith(".py"):
+        file = Path(where).resolve()
+        sys.path.insert(0, str(file.parent))
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        if spec is None or spec.loader is None:
+            raise Misfit(f"{where}: not a Python file")
+        found: Any = importlib.util.module_from_spec(spec)
+        sys.modules[file.stem] = found
+        spec.loader.exec_module(found)
+    else:
+        sys.path.insert(0, str(Path.cwd()))
+        found = importlib.import_module(where)
+    for part in path.split("."):
+        if not hasattr(found, part):
+            raise Misfit(f"{name}: no {part!r} in {getattr(found, '__name__', where)}")
+        found = getattr(found, part)
+    return found
+
+
+def typed(value: str) -> bool | int | str:
+    """A compiler option in the type that the compiler expects."""
+    if value in ("true", "false"):
+        return value == "true"
+    return int(value) if value.removeprefix("-").isdecimal() else value
+
+
+def version_of(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return ""
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

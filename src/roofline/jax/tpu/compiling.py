@@ -1,0 +1,326 @@
+"""A function compiled for a slice by the TPU compiler, in a process of its own.
+
+The compiler reads its settings when it is loaded, and may need gigabytes, minutes, or crash: so the process has an environment, limits and
+logs of its own. Compiled programs are cached under a key of the program, the slice, the options and the versions of compiler and JAX.
+"""
+
+import os
+import pickle
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...errors import RooflineError, SourceError, UsageError
+from ...files.user_folders import user_folder
+from ...hlo.memory.peak import peak_memory
+from ...hlo.read import parse
+from ...units import parse as parse_quantity
+from ...units import show
+from ...workload import PeakMemory
+from .lowering import Portable
+from .slices import Slice
+
+CHILD = Path(__file__).with_name("child.py")
+PYTHON_VARIABLE = "ROOFLINE_TPU_PYTHON"  # the Python of another environment, which has jax[tpu]
+# libtpu reads these when it is loaded. Without them it asks the metadata server of a TPU host that is not there, refuses a second process
+# by a lock file, writes logs to a temporary folder, and warns on stderr that it knows no accelerator type and no worker.
+VARIABLES = {
+    "JAX_PLATFORMS": "cpu",
+    "TPU_SKIP_MDS_QUERY": "1",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-1",  # of this host; programs are compiled for any topology all the same
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_LOG_DIR": "disabled",
+    "TF_CPP_MIN_LOG_LEVEL": "3",
+    "TPU_MIN_LOG_LEVEL": "3",
+    "TPU_STDERR_LOG_LEVEL": "3",
+}
+DEVICES_FLAG = "--xla_force_host_platform_device_count"
+POLL_S = 0.2
+INNER = "roofline-programs"  # the folder inside the cache folder
+MOST_BYTES = int(parse_quantity("1 GiB", "B"))  # of cached programs
+# What is kept of a dump: the program after code generation, which has cycles, and the one before, which has the buffer assignment.
+KEPT = ("after_codegen", "after_optimizations")
+ASSIGNED = "*.after_optimizations.hlo.pb"
+
+
+class Job(Struct, frozen=True, kw_only=True):
+    """What to compile: ``function`` by its name, or a ``portable`` one, for ``slice``.
+
+    ``args`` are formats and sizes of arguments, in JAX's names; without them the function is called, and returns the function to compile
+    with its arguments. ``mesh`` are the axes of the mesh with their sizes, ``batch_args`` and ``shard`` say how arguments without
+    shardings are divided (`lowering.placed`), ``options`` are the compiler's. ``assumed`` is what was assumed about a portable one.
+    """
+
+    slice: Slice
+    function: str = ""
+    portable: Portable | None = None
+    args: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    mesh: Mapping[str, int] | None = None
+    batch_args: tuple[int, ...] = ()
+    shard: str = ""
+    options: Mapping[str, str] = {}
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The function's."""
+        return self.function or (str(self.portable.exported.fun_name) if self.portable else "")
+
+    def __post_init__(self) -> None:
+        sizes = list((self.mesh or {}).values())
+        devices = 1
+        for size in sizes:
+            devices *= size
+        if sizes and devices != self.slice.devices:
+            axes = ",".join(f"{name}={size}" for name, size in (self.mesh or {}).items())
+            raise UsageError(f"the mesh {axes} has {devices:,} devices, and {self.slice.title} has {self.slice.devices:,}")
+
+
+class Bounds(Struct, frozen=True):
+    """How long a compilation may take, and how much memory; ``None`` is nine tenths of what this computer has free."""
+
+    seconds: float = 1800.0
+    bytes: float | None = None
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """What the process answered: what was compiled and how, or why it was not.
+
+    ``refused`` is what the compiler says of a program that does not fit, ``failed`` any other error, ``misfit`` what is wrong with the
+    function, its arguments or the mesh.
+    """
+
+    versions: dict[str, str] = {}
+    devices: int = 1
+    device_kind: str = ""
+    mesh: dict[str, int] = {}
+    assumed: tuple[str, ...] = ()
+    key: str = ""
+    cached: bool = False
+    lowering_s: float = 0.0
+    compile_s: float | None = None
+    memory: dict[str, int] = {}
+    refused: str = ""
+    failed: str = ""
+    misfit: str = ""
+
+
+class Compilation(Struct, frozen=True):
+    """A compiled program: the folder of its files, which `sources.programs` reads, and what is known of it."""
+
+    folder: Path
+    answer: Answer
+    seconds: float
+
+
+def why_not() -> str:
+    """Why nothing can be compiled for TPUs here; empty if it can."""
+    if PYTHON_VARIABLE in os.environ:
+        return (
+            "" if os.access(os.environ[PYTHON_VARIABLE], os.X_OK) else f"{PYTHON_VARIABLE} names no Python: {os.environ[PYTHON_VARIABLE]}"
+        )
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        where = f"{platform.system()} on {platform.machine()}"
+        return f"the TPU compiler (libtpu) runs on x86-64 Linux only, and this is {where}; programs that were saved there are analyzed here"
+    if find_spec("libtpu") is None or find_spec("jax") is None:
+        elsewhere = f"set {PYTHON_VARIABLE} to the Python of an environment with jax[tpu]"
+        return f"libtpu, the TPU compiler, is not installed; run: pip install 'roofline[tpu]', or {elsewhere}"
+    return ""
+
+
+@contextmanager
+def compiled(
+    job: Job,
+    *,
+    bounds: Bounds = Bounds(),  # noqa: B008  # it is frozen
+    cache: Path | None = None,
+    fits: Callable[[PeakMemory], None] | None = None,
+) -> Iterator[Compilation]:
+    """A function compiled for a slice; its files are there until the block ends.
+
+    ``cache`` is a folder for compiled programs. ``fits`` is told the memory that the program needs, before the longest part of the
+    compilation.
+    """
+    if reason := why_not():
+        raise UsageError(reason)
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="roofline-tpu-") as name:
+        folder = Path(name)
+        answer = _answer(job, folder, bounds, cache, fits)
+        if answer.misfit:
+            raise UsageError(f"{job.name}: {answer.misfit}")
+        if answer.failed:
+            raise SourceError(f"{job.name}: not compiled for {job.slice.title}: {_first_line(answer.failed)}")
+        files = folder / "files"
+        if answer.cached and cache is not None:
+            files = cache / answer.key
+            with suppress(OSError):
+                os.utime(files)  # marks it as just used
+        else:
+            _keep(folder / "dump", files, answer)
+            if cache is not None:
+                _store(files, cache / answer.key)
+        if answer.refused and not list(files.glob(ASSIGNED)):
+            raise SourceError(f"{job.name}: does not fit {job.slice.title}: {_first_line(answer.refused)}")
+        yield Compilation(files, answer, time.monotonic() - began)
+
+
+def program_cache() -> Path:
+    """The default folder of compiled programs."""
+    return user_folder("ROOFLINE_CACHE", "cache") / INNER
+
+
+def _first_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line.strip()), text)
+
+
+def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Callable[[PeakMemory], None] | None) -> Answer:
+    """Runs the process, watches its limits, and reads its answer."""
+    portable = folder / "portable" if job.portable else None
+    if portable is not None:
+        portable.write_bytes(pickle.dumps(tuple(job.portable or ())))
+    described = {
+        "function": job.function,
+        "portable": str(portable or ""),
+        "args": job.args,
+        "topology": job.slice.topology,
+        "mesh": job.mesh,
+        "batch_args": job.batch_args,
+        "shard": job.shard,
+        "options": job.options,
+        "cache": str(cache or ""),
+    }
+    (folder / "job.json").write_bytes(msgspec.json.encode(described))
+    log = folder / "log"
+    with log.open("wb") as stream:
+        command = [os.environ.get(PYTHON_VARIABLE) or sys.executable, "-P", str(CHILD), str(folder)]
+        process = subprocess.Popen(
+            command, env=_environment(job.slice.devices), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+        )
+        try:
+            _watch(process, folder, bounds, fits)
+        finally:
+            if process.poll() is None:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    try:
+        return msgspec.json.decode((folder / "answer.json").read_bytes(), type=Answer)
+    except (OSError, msgspec.DecodeError):
+        last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
+        why = f": {last[0].strip()}" if last else ""
+        raise SourceError(f"{job.name}: the TPU compiler's process ended with status {process.returncode}{why}") from None
+
+
+def _environment(devices: int) -> dict[str, str]:
+    """The process's variables: the user's, those of the compiler, and as many CPU devices as the slice has, on which a mesh can be made."""
+    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(DEVICES_FLAG)]
+    own = {"XLA_FLAGS": " ".join([*flags, f"{DEVICES_FLAG}={devices}"])}
+    return {**os.environ, **VARIABLES, **own}
+
+
+def _watch(process: "subprocess.Popen[bytes]", folder: Path, bounds: Bounds, fits: Callable[[PeakMemory], None] | None) -> None:
+    """Waits for a process, and ends it at its limits; tells the memory that the program needs as soon as the compiler wrote it."""
+    began, most = time.monotonic(), bounds.bytes if bounds.bytes is not None else 0.9 * _free_bytes()
+    sizes: dict[str, int] = {}
+    while process.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(POLL_S)
+        if time.monotonic() - began > bounds.seconds:
+            raise RooflineError(f"the compilation took longer than {show(bounds.seconds, 's')} and was ended; see --compile-limit")
+        if (used := _resident_bytes(process.pid)) > most:
+            raise RooflineError(f"the compilation needed {show(used, 'B')} of memory, more than {show(most, 'B')}, and was ended")
+        if fits is not None and (peak := _assigned(folder / "dump", sizes)) is not None:
+            fits(peak)
+            fits = None
+
+
+def _assigned(dump: Path, sizes: dict[str, int]) -> PeakMemory | None:
+    """The memory that a program needs, once the file with its buffer assignment is complete."""
+    for file in _programs(dump, ASSIGNED):
+        size = file.stat().st_size
+        if size and sizes.get(file.name) == size:
+            with suppress(RooflineError):
+                return peak_memory(parse(file.read_bytes(), file.name), "tpu")
+        sizes[file.name] = size
+    return None
+
+
+def _programs(dump: Path, pattern: str) -> list[Path]:
+    """Files of a dump, without those of the parts that run on SparseCores."""
+    return [file for file in sorted(dump.glob(pattern)) if ".extracted." not in file.name] if dump.is_dir() else []
+
+
+def _keep(dump: Path, files: Path, answer: Answer) -> None:
+    """The files of a dump that are analyzed."""
+    files.mkdir()
+    for stage in KEPT:
+        for file in _programs(dump, f"*.{stage}.hlo.pb"):
+            shutil.move(file, files / file.name)
+    (files / "answer.json").write_bytes(msgspec.json.encode(answer))
+
+
+def _store(files: Path, entry: Path) -> None:
+    """Copies the files of a program into the cache, and removes the entries that were not used for longest if it is full."""
+    with suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".roofline-", dir=entry.parent) as draft:
+            whole = Path(draft, "entry")
+            shutil.copytree(files, whole)
+            whole.rename(entry)
+        entries = sorted((path for path in entry.parent.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime, reverse=True)
+        total = 0
+        for path in entries:
+            total += sum(file.stat().st_size for file in path.iterdir())
+            if total > MOST_BYTES and path != entry:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _free_bytes() -> float:
+    """The memory that is free here; as much as one likes where the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        free = next(line for line in lines if line.startswith("MemAvailable:"))
+        return parse_quantity(f"{free.split()[1]} KiB", "B")
+    return float("inf")
+
+
+def _resident_bytes(process: int) -> float:
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        return float(pages * os.sysconf("SC_PAGE_SIZE"))
+    return 0.0
+
+
+def options_of(words: Sequence[str]) -> dict[str, str]:
+    """Compiler options, given as KEY=VALUE."""
+    found = {}
+    for word in words:
+        name, equals, value = word.strip().removeprefix("--").partition("=")
+        if not equals or not name:
+            raise UsageError(f"--xla {word}: write KEY=VALUE, such as xla_tpu_scoped_vmem_limit_kib=65536")
+        found[name] = value
+    return found
+
+
+def mesh_of(words: Sequence[str]) -> dict[str, int] | None:
+    """The axes of a mesh, given as NAME=SIZE, with commas or spaces between them; ``None`` if none is given."""
+    found: dict[str, int] = {}
+    for word in " ".join(words).replace(",", " ").split():
+        name, equals, size = word.partition("=")
+        if not equals or not name.isidentifier() or not size.isdecimal() or int(size) < 1:
+            raise UsageError(f"--mesh {word}: write AXIS=SIZE, such as fsdp=4,tensor=4")
+        found[name] = int(size)
+    return found or None

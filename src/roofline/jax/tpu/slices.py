@@ -1,0 +1,69 @@
+"""Slices of TPUs as users name them (``v5e-16``, ``v5p:4x4x4``, ``2x v6e:16x16``), and as the TPU compiler does."""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from ...errors import MachineError, UsageError
+from ...machine import Machine
+from ...machines.catalogue import card
+from ...units import number_of
+
+_SEVERAL = re.compile(r"(?P<slices>\d{1,3})\s*x\s+(?P<slice>.+)")
+# Families whose name in the compiler differs, and options of their topologies: the two cores of a v4 are one device.
+_TOPOLOGIES: Mapping[str, tuple[str, Mapping[str, str]]] = {"v7x": ("tpu7x", {}), "v4": ("v4", {"chip_config_name": "megacore"})}
+
+
+class Slice(Struct, frozen=True, kw_only=True):
+    """A slice, or ``slices`` equal ones joined by the data-centre network: one device of it, its family, and its sides in chips."""
+
+    machine: Machine
+    family: str
+    sides: tuple[int, ...]
+    slices: int = 1
+
+    @property
+    def chips(self) -> int:
+        """The chips of all slices."""
+        chips = self.slices
+        for side in self.sides:
+            chips *= side
+        return chips
+
+    @property
+    def devices(self) -> int:
+        """What JAX counts as devices."""
+        topology = self.machine.topology
+        return self.chips * (topology.devices_per_chip if topology else 1)
+
+    @property
+    def title(self) -> str:
+        """Both of its names: ``v5p-128 (4x4x4, 64 chips)``."""
+        several = f"{self.slices}x " if self.slices > 1 else ""
+        cores, sides = self.chips // self.slices * self.machine.cores, "x".join(map(str, self.sides))
+        return f"{several}{self.family}-{cores} ({sides}, {number_of(self.chips, 'chip')})"
+
+    @property
+    def topology(self) -> dict[str, str | int]:
+        """What names it for the compiler: the arguments of `jax.experimental.topologies.get_topology_desc`."""
+        name, options = _TOPOLOGIES.get(self.family, (self.family, {}))
+        several: dict[str, str | int] = {"num_slices": self.slices} if self.slices > 1 else {}
+        return {"topology_name": f"{name}:{'x'.join(map(str, self.sides))}", **options, **several}
+
+
+def slice_named(name: str) -> Slice:
+    """The slice of this name; a chip alone is a slice of one chip."""
+    several = _SEVERAL.fullmatch(name.strip())
+    word = several["slice"] if several else name.strip()
+    found = card(word.removesuffix("/device"))
+    machine = found.machine
+    if machine.kind != "tpu" or machine.torus is None:
+        raise UsageError(f"{name}: not a slice of a TPU; write it like v6e:4x4 or v6e-16")
+    if machine.topology is None:
+        found = card(f"{found.family}:{'x'.join('1' for _ in machine.torus.largest)}")
+    if found.machine.topology is None:
+        raise MachineError(f"{name}: no slice of it is known")
+    sides = tuple(axis.size for axis in found.machine.topology.axes)
+    device = found.machine.per_device() if found.machine.devices > 1 else found.machine
+    return Slice(machine=device, family=found.family, sides=sides, slices=int(several["slices"]) if several else 1)

@@ -1,0 +1,180 @@
+"""Functions compiled for slices that are not here: names of slices, meshes, shardings, and the compiler's answers."""
+
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+
+import roofline as rl
+import tpu_compiler
+from every import every
+from roofline.cli import main
+from roofline.errors import UsageError
+from roofline.jax.tpu import compiling
+from roofline.jax.tpu.compiling import Job, mesh_of, options_of
+from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed
+from roofline.jax.tpu.slices import slice_named
+
+# A name, both names of the slice, its devices for JAX, and its topology for the compiler. v4 and v5p have two TensorCores a chip, which are
+# one device of a v4 or v5p and two of a v7x; a slice is named by its TensorCores where it has a number.
+SLICES = (
+    ("v5e-16", "v5e-16 (4x4, 16 chips)", 16, {"topology_name": "v5e:4x4"}),
+    ("v5e:4x4", "v5e-16 (4x4, 16 chips)", 16, {"topology_name": "v5e:4x4"}),
+    ("v5p-128", "v5p-128 (4x4x4, 64 chips)", 64, {"topology_name": "v5p:4x4x4"}),
+    ("v4-128", "v4-128 (4x4x4, 64 chips)", 64, {"topology_name": "v4:4x4x4", "chip_config_name": "megacore"}),
+    ("tpu7x-128", "v7x-128 (4x4x4, 64 chips)", 128, {"topology_name": "tpu7x:4x4x4"}),
+    ("v6e", "v6e-1 (1x1, 1 chip)", 1, {"topology_name": "v6e:1x1"}),
+    ("2x v6e:16x16", "2x v6e-256 (16x16, 512 chips)", 512, {"topology_name": "v6e:16x16", "num_slices": 2}),
+)
+
+
+def test_a_slice_is_named_by_cores_or_by_shape_and_shows_both() -> None:
+    for name, title, devices, topology in SLICES:
+        found = slice_named(name)
+        assert (found.title, found.devices, found.topology) == (title, devices, topology)
+    with pytest.raises(UsageError, match="not a slice of a TPU"):
+        slice_named("h100")
+
+
+def test_a_mesh_has_as_many_devices_as_its_slice() -> None:
+    assert mesh_of(["fsdp=4,tensor=4"]) == mesh_of(["fsdp=4", "tensor=4"]) == {"fsdp": 4, "tensor": 4}
+    assert mesh_of([]) is None
+    Job(slice=slice_named("v6e-16"), mesh={"fsdp": 4, "tensor": 4})
+    with pytest.raises(UsageError, match=r"mesh fsdp=4,tensor=8 has 32 devices, and v6e-16 .* has 16"):
+        Job(slice=slice_named("v6e-16"), mesh={"fsdp": 4, "tensor": 8})
+    for wrong in ("fsdp", "fsdp=0", "fsdp=4x"):
+        with pytest.raises(UsageError, match="write AXIS=SIZE"):
+            mesh_of([wrong])
+    assert options_of(["--xla_a=true", "xla_b=3"]) == {"xla_a": "true", "xla_b": "3"}
+
+
+def struct(*sizes: int, spec: tuple[Any, ...] | None = None, mesh: Any = None) -> jax.ShapeDtypeStruct:
+    sharding = None if spec is None else NamedSharding(mesh, PartitionSpec(*spec))
+    return jax.ShapeDtypeStruct(sizes, jnp.bfloat16, sharding=sharding)
+
+
+def specs(found: Any) -> list[tuple[Any, ...]]:
+    return [tuple(leaf.sharding.spec) for leaf in jax.tree.leaves(found) if hasattr(leaf, "sharding")]
+
+
+HERE = AbstractMesh((2, 1), ("fsdp", "tensor"))  # a mesh of devices that are here
+THERE = AbstractMesh((4, 4), ("fsdp", "tensor"))  # that of a slice
+
+
+def test_shardings_are_moved_by_the_names_of_axes() -> None:
+    args = ({"w": struct(64, 32, spec=("fsdp", "tensor"), mesh=HERE), "scale": struct(32)}, struct(16, 64, spec=("fsdp",), mesh=HERE))
+    found = placed((args, {}), THERE)
+    assert specs(found.args) == [(), ("fsdp", "tensor"), ("fsdp",)]  # scale has no sharding: replicated
+    assert found.assumed == ()
+    with pytest.raises(Misfit, match="names the axis 'fsdp', which the mesh data=16 does not have"):
+        placed((args, {}), AbstractMesh((16,), ("data",)))
+
+
+def test_without_shardings_the_first_axis_divides_the_last_argument() -> None:
+    # The last argument is static, so the batch is the one before; 6 rows are not divisible by 4.
+    args = ({"w": struct(64, 32), "b": struct(7)}, (struct(16, 64), struct(6)), "relu")
+    found = placed((args, {}), THERE)
+    assert specs(found.args) == [(), (), ("fsdp",), ()]
+    assert found.args[2] == "relu"
+    assert "fsdp is taken to divide the leading dimension of the last argument, and the rest is replicated" in found.assumed[0]
+    assert "bfloat16[6]: fsdp=4 does not divide it" in found.assumed[1]
+    # With an axis for the parameters it divides the largest dimension that is divisible; b has none.
+    assert specs(placed((args, {}), THERE, shard="tensor").args) == [(), ("tensor",), ("fsdp",), ()]
+    assert specs(placed((args, {}), THERE, batch=[0]).args) == [(), ("fsdp",), (), ()]
+    with pytest.raises(Misfit, match="no such axis; it has fsdp, tensor"):
+        placed((args, {}), THERE, shard="model")
+
+
+def test_without_a_mesh_it_is_that_of_the_shardings_or_one_axis() -> None:
+    sharded = [struct(16, spec=("fsdp",), mesh=THERE)]
+    assert mesh_axes([struct(8)], 16, None) == {"data": 16}
+    assert mesh_axes(sharded, 16, None) == {"fsdp": 4, "tensor": 4}
+    assert mesh_axes([struct(16, spec=("fsdp",), mesh=AbstractMesh((1,), ("fsdp",)))], 16, None) == {"fsdp": 16}
+    with pytest.raises(Misfit, match="sharded over the mesh fsdp=4,tensor=4, which has 16 devices, not 64; give --mesh"):
+        mesh_axes(sharded, 64, None)
+
+
+def test_elsewhere_one_line_says_why_nothing_is_compiled(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.delenv(compiling.PYTHON_VARIABLE, raising=False)
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    assert main(["analyze", "train.py:step", "--chip", "v6e:4x4"]) == 2
+    assert "runs on x86-64 Linux only" in (said := capsys.readouterr().err)
+    assert said.count("\n") == 1
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(compiling, "find_spec", lambda name: None)
+    assert "pip install 'roofline[tpu]'" in compiling.why_not()
+
+
+@every("words", [["--args", "8x512"], ["--mesh", "fsdp=4"], ["--xla", "a=1"]])
+def test_options_of_functions_are_refused_for_files(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["analyze", "program.hlo", *words]) == 2
+    assert "is for a function that is compiled for a slice" in capsys.readouterr().err
+
+
+STEP = """
+import jax, jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+def step(w, x):
+    return w - 1e-3 * jax.grad(lambda w: jax.lax.with_sharding_constraint(jnp.tanh(x @ w), P("data")).astype(jnp.float32).sum())(w)
+
+def too_large():
+    scores = lambda x: jax.nn.softmax(jnp.einsum("bqd,bkd->bqk", x, x), -1)
+    return jax.jit(lambda x: jnp.flip(scores(x), 1) * scores(x)), (jax.ShapeDtypeStruct((16, 32768, 512), jnp.float32),)
+"""
+
+
+@pytest.mark.tpu
+def test_a_function_is_compiled_for_a_slice_and_the_report_is_one_device_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(compiling.PYTHON_VARIABLE, str(tpu_compiler.PYTHON))
+    monkeypatch.setenv("ROOFLINE_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "train.py"
+    file.write_text(STEP)
+    words = ["analyze", f"{file}:step", "--args", "1024x512:bf16", "4096x1024:bf16", "--chip", "v5e-4", "--json"]
+    assert main([*words, str(tmp_path / "first.json")]) == 0
+    assert "fits" in capsys.readouterr().err
+    report = json.loads((tmp_path / "first.json").read_text())
+    assert report["input"]["files"] == [f"{file}:step"]
+    notes = "\n".join(report["input"]["notes"])
+    assert "v5e-4 (2x2, 4 chips), mesh data=4" in notes
+    assert "data is taken to divide the leading dimension of the last argument" in notes
+    # Two products (forward, and the gradient of the weights) of a quarter of the 4096 rows.
+    flop = sum(op["work"].get("matrix/bf16", 0) for op in report["ops"])
+    assert flop == 2 * 2 * (4096 // 4) * 1024 * 512
+    assert any(op["category"] == "all-reduce" for op in report["ops"])  # of the gradients
+    assert main([*words, str(tmp_path / "again.json")]) == 0
+    again = json.loads((tmp_path / "again.json").read_text())
+    assert again["ops"] == report["ops"]
+    assert any(note.startswith("compiled before") for note in again["input"]["notes"])
+    # The same from Python, where the function may be a closure.
+    found = rl.jax.analyze(lambda w, x: jnp.tanh(x @ w), chip="v5e:2x2", mesh={"data": 4})(
+        jax.ShapeDtypeStruct((1024, 512), jnp.bfloat16), jax.ShapeDtypeStruct((4096, 1024), jnp.bfloat16)
+    )
+    assert sum(op.work.get("matrix/bf16") or 0 for op in found.ops) == 2 * (4096 // 4) * 1024 * 512
+
+
+@pytest.mark.tpu
+def test_a_program_that_does_not_fit_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(compiling.PYTHON_VARIABLE, str(tpu_compiler.PYTHON))
+    file = tmp_path / "train.py"
+    file.write_text(STEP)
+    assert main(["analyze", f"{file}:too_large", "--chip", "v5e:2x2", "--json", str(tmp_path / "report.json")]) == 3
+    report = json.loads((tmp_path / "report.json").read_text())
+    memory = report["memory"]
+    # Scores of 4 of the 16 sequences: 4 x 32768² x 4 bytes are 17 GB, and the result is as large.
+    assert memory["capacity_bytes"] == int(15.75 * 2**30)
+    assert memory["peak_bytes"] > 2 * 4 * 32768**2 * 4
+    assert memory["largest"][0]["bytes"] == 4 * 32768**2 * 4
+    assert report["findings"][0]["kind"] == "out-of-memory"
+    capsys.readouterr()
