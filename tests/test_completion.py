@@ -22,7 +22,7 @@ from roofline.machines import names
     [
         ("ca", ["capture"]),
         ("--v", ["--version"]),
-        ("analyze --b", ["--by", "--bound"]),
+        ("analyze --b", ["--by", "--bound", "--batch-args"]),
         ("analyze --by s", ["scope", "step"]),
         ("analyze run --stragglers h", ["host"]),
         ("analyze run --salvage --per", ["--per-step", "--per-device"]),  # --salvage takes no value
