@@ -9,10 +9,9 @@ import commands
 
 import roofline as rl
 from roofline.causes import PARTS
-from roofline.checking.conditions import ALIASES, QUANTITIES, SHARES, WHOLE_ONLY
-from roofline.checking.op_filter import NUMBERS, TEXTS
 from roofline.formulas import POINTWISE, Formula, all_formulas
 from roofline.formulas.registry import GROUPS
+from roofline.quantities import OF_OPS, OF_REPORTS, OP
 from roofline.render.op_table import COLUMNS
 from roofline.render.page.terms import TERMS
 from roofline.report import Report
@@ -34,7 +33,7 @@ TITLES = {
     "collective": "Collectives",
 }
 KINDS = {"gpu": "GPUs", "tpu": "TPUs", "accelerator": "Other accelerators", "soc": "Systems on a chip", "cpu": "CPUs"}
-UNITS = {"s": "time", "FLOP": "FLOP", "B": "bytes", "1": "ratio or %", "FLOP/B": "FLOP/B", "": "number"}
+UNITS = {"s": "time", "FLOP": "FLOP", "B": "bytes", "1": "ratio or %", "": "number", "hardware": "unit of the chip"}  # others as they are
 
 
 def by_hand(page: str) -> str:
@@ -108,8 +107,13 @@ def chip(machine: rl.Machine) -> tuple[str, ...]:
 
 
 def quantities() -> str:
-    """Terms, and the words of conditions, filters and columns."""
-    aliases = {name: sorted(alias for alias, meant in ALIASES.items() if meant == name) for name in QUANTITIES}
+    """Terms, the quantities of ops and of reports, and the causes of lost time."""
+    of_ops = ((code((one.name, *one.aliases)), code((one.key,)), UNITS.get(one.unit, one.unit), one.meaning) for one in OF_OPS)
+    of_reports = (
+        (code((one.name, *one.aliases)), UNITS.get(one.unit, one.unit), *map(yes, (one.measured, not one.whole, one.of_step)), one.meaning)
+        for one in OF_REPORTS
+    )
+    views = [quantity.name for quantity in OF_OPS if quantity.name not in COLUMNS]
     parts = [
         "## Terms",
         "\n\n".join(f"**{word}**: {meaning}." for word, meaning in TERMS),
@@ -119,19 +123,14 @@ def quantities() -> str:
             ("mark", "cause", "words", "meaning"),
             ((f"`{cause.mark}`", f"`{name}`", cause.words, cause.meaning) for name, cause in PARTS.items()),
         ),
+        "## Quantities of an op",
+        "Columns of the terminal (`--columns`) and of the page, and fields of filters: numbers are compared with `<`, `<=`, `>`, `>=`, `=` "
+        "and `!=`, text with `:` (contains) or `=` (is). The key is that of JSON, CSV and the page.",
+        table(("quantity, also", "key", "in", "meaning"), of_ops),
+        f"Only the page has {code(views)}. `--columns` also takes {code(name for name in COLUMNS if name not in OP)}, and of a resource "
+        "such as `hbm` its amount, `hbm/s`, `flop/hbm` and `counted:hbm`.",
         "## Quantities of conditions",
-        table(
-            ("quantity", "also", "in", "needs a run", "of some ops", "share of the step"),
-            (
-                (f"`{name}`", code(aliases[name]), UNITS[unit], *map(yes, (measured, name not in WHOLE_ONLY, name in SHARES)))
-                for name, (unit, measured) in QUANTITIES.items()
-            ),
-        ),
-        "## Fields of filters",
-        f"Compared with `<`, `<=`, `>`, `>=`, `=` and `!=`: {code(NUMBERS)}.",
-        f"Text, with `:` (contains) or `=` (is): {code(TEXTS)}.",
-        "## Columns of the table",
-        f"`--columns` takes {code(COLUMNS)}; of a resource such as `hbm` its amount, `hbm/s`, `flop/hbm` and `counted:hbm`.",
+        table(("quantity, also", "in", "needs a run", "of some ops", "share of the step", "meaning"), of_reports),
     ]
     return by_hand("quantities.md") + "\n\n".join(parts) + "\n"
 

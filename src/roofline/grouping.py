@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import fsum
+from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from .cost import sum_of_known
 from .errors import UsageError, did_you_mean
+from .quantities import OP, OP_ALIASES
 from .report import Amounts, OpInfo, Report
 from .resource import main_bound
 from .selection import Words, chosen_devices, device_ids, narrow, stem, step_keys
@@ -15,16 +17,9 @@ from .workload import is_upper_bound
 
 PLACES = ("step", "device", "host")  # keys that split an op into parts
 _SECONDS = ("time_s", "self_time_s", "priced_s", "floor_s", "serial_s")  # of a group
-KEYS: Mapping[str, Callable[[OpInfo], str]] = {
-    "category": lambda op: op.category,
-    "scope": lambda op: op.scope,
-    "location": lambda op: op.location,
-    "phase": lambda op: op.phase,
-    "dtype": lambda op: op.dtype or "",
-    "name": lambda op: stem(op.name),
-    "module": lambda op: op.module,
-    "unit": lambda op: op.unit or "",
-    "bound": lambda op: op.bound or "",
+_GROUPED = ("category", "scope", "location", "phase", "dtype", "name", "program", "unit", "bound")  # of `quantities`
+KEYS: Mapping[str, Callable[[OpInfo], str | None]] = {OP[name].key: attrgetter(OP[name].key) for name in _GROUPED} | {
+    "name": lambda op: stem(op.name)
 }
 
 
@@ -70,7 +65,7 @@ class GroupTable(Struct, frozen=True, kw_only=True):
 
 def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[Group, ...]:
     """The ops summed by one of `KEYS`, longest first; ``depth`` keeps that many levels of a scope."""
-    by = "module" if by == "program" else by
+    by = OP[OP_ALIASES.get(by, by)].key if OP_ALIASES.get(by, by) in OP else by
     if by not in KEYS:
         raise UsageError(f"cannot group by {by!r}{did_you_mean(by, KEYS) or '; choose ' + ', '.join(KEYS)}")
     if depth is not None and (by != "scope" or depth < 1):
@@ -78,7 +73,7 @@ def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[
     key = KEYS[by]
     members: dict[str, list[OpInfo]] = {}
     for op in ops:
-        found = key(op)
+        found = key(op) or ""
         members.setdefault("/".join(found.split("/")[:depth]) if depth else found, []).append(op)
     groups = [_sum(name, mine) for name, mine in members.items()]
     return tuple(sorted(groups, key=lambda one: (-(one.time_s or 0.0), -(one.floor_s or 0.0), one.key)))

@@ -339,6 +339,13 @@ class FoldInfo(Struct, frozen=True, kw_only=True):
     ops: tuple[int, ...]
 
 
+def main_point(points: tuple[Point, ...]) -> Point | None:
+    """The average step, else the whole program; without infeed and outfeed only where there are no others."""
+    whole = [point for point in points if point.infeed_outfeed] or points
+    of = {point.scope: point for point in reversed(whole)}
+    return of.get("average") or of.get("total")
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """A program compared with a machine's limits; with ``changes``, its prediction after them."""
 
@@ -364,6 +371,11 @@ class Report(Struct, frozen=True, kw_only=True):
     def total(self) -> Point | None:
         """The whole program, infeed and outfeed included."""
         return next((point for point in self.points if point.scope == "total" and point.infeed_outfeed), None)
+
+    @property
+    def main_point(self) -> Point | None:
+        """The average step, or the whole program."""
+        return main_point(self.points)
 
     def __repr__(self) -> str:
         return clean(f"<Report: {self.heading}>")

@@ -7,9 +7,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..checking import BudgetCheck, Check, check_conditions
+from ..checking.amounts import amount_of
 from ..checking.baselines import Baseline, baseline_of
 from ..checking.conditions import Condition, Quantity, parse_conditions, parse_limits
-from ..checking.quantities import amount_of
 from ..checking.report_changes import difference
 from ..errors import expect
 from ..machines import load

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from ..causes import UNPRICED
-from ..report import DeviceInfo, Finding, MachineInfo, Point
+from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
 from ..units import approximate, percent, rounded, show
 
 NOTABLE = 0.01  # of the time: a smaller loss is left out (a choice, as for findings)
@@ -11,10 +11,9 @@ CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def summary(points: Sequence[Point], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
+def summary(points: tuple[Point, ...], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
     """The time of a step or of the program and its minimum time in one line, what to do first in the next."""
-    whole = [point for point in points if point.infeed_outfeed] or points
-    point = next((p for p in whole if p.scope == "average"), None) or next((p for p in whole if p.scope == "total"), None)
+    point = main_point(points)
     if point is None:
         return ""
     per = f"{' per step' if point.scope == 'average' else ''}{'' if point.infeed_outfeed else ' without infeed and outfeed'}"

@@ -11,20 +11,20 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
+from ..quantities import REPORT
 from ..report import Number, OpInfo, Report
 from ..units import show
+from .amounts import Amount, amount_of, counted_ops, whole_of
 from .baselines import ROUNDING, Baseline, BaselineOp, kind_of
 from .conditions import Condition, Quantity, parse_conditions
 from .finding_causes import explaining
 from .op_filter import COMPARE
-from .quantities import Amount, amount_of, counted_ops, whole_of
 from .regression_causes import changes_since, more_idle
 
 MOST_OPS = 10  # ops listed for a broken condition
 MOST_CAUSES = 3
 EXACT = 1e-9  # relative difference of equal amounts from rounding
 _OVER = {"1": "s", "FLOP/B": "B"}  # unit of the denominator of ratios with these dimensions
-_TIMED = ("step", "run", "time", "mfu", "hfu")  # quantities that are sums of measured op times
 
 
 class OpPart(Struct, frozen=True, kw_only=True):
@@ -217,7 +217,7 @@ def _before(quantity: Quantity, baseline: Baseline | None) -> dict[str, Number] 
     """The amount of a quantity by kind of op in the baseline; ``None`` where the baseline does not contain it."""
     if baseline is None:
         return None
-    if not baseline.ops or (quantity.name in _TIMED and not any(row.time_s for row in baseline.ops)):
+    if not baseline.ops or (_is_timed(quantity.name) and not any(row.time_s for row in baseline.ops)):
         return None
     of_row = _of_row(quantity.name, {level for row in baseline.ops for level in row.bytes})
     return None if of_row is None else {row.op: of_row(row) for row in baseline.ops}
@@ -232,9 +232,13 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
         "executions": lambda row: row.launches,
         "ops": lambda row: row.launches,
         "minimum time": lambda row: row.minimum_s,
-        **dict.fromkeys(_TIMED, lambda row: row.time_s),
     }
-    return kept.get(name)
+    return (lambda row: row.time_s) if _is_timed(name) else kept.get(name)
+
+
+def _is_timed(name: str) -> bool:
+    """Whether a quantity is a sum of measured times of ops, or explained by them."""
+    return name in REPORT and "time" in (name, REPORT[name].explained_by)
 
 
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: Sequence[OpInfo], ids: Iterable[int]) -> tuple[str, ...]:

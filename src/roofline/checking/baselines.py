@@ -8,11 +8,12 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
+from ..quantities import REPORT
 from ..report import Number, OpInfo, Report
 from ..selection import stem
 from ..units import rounded
-from .conditions import QUANTITIES, Condition, Quantity
-from .quantities import amount_of, counted_ops, part_of_op
+from .amounts import amount_of, counted_ops, part_of_op
+from .conditions import Condition, Quantity
 
 SCHEMA = "roofline.baseline/1"
 DIGITS = 6  # significant digits of times and ratios
@@ -54,7 +55,7 @@ class Baseline(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def baseline_of(report: Report, conditions: Iterable[Condition] = ()) -> Baseline:
     """The baseline of a report: all quantities that need no device, and the measured ones that ``conditions`` compare."""
     ops = counted_ops(report)
-    static = [Quantity(name=name) for name, (_, measured) in QUANTITIES.items() if not measured and name != "findings"]
+    static = [Quantity(name=name) for name, one in REPORT.items() if not one.measured and name != "findings"]
     levels = sorted({level for op in ops for level in op.bytes})
     asked = [one.quantity for one in conditions if one.quantity and one.of_baseline and not one.quantity.on]
     wanted = {one.text: one for one in (*static, *(Quantity(name=level) for level in levels), *asked)}

@@ -17,48 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, UnitError, UsageError, did_you_mean, excerpt
-from ..resource import Resource, check_known
+from ..quantities import REPORT, REPORT_ALIASES
+from ..resource import HBM, Resource, check_known
 from ..units import parse, parse_count, plain
 from .op_filter import FilterError, parse_filter
 
-# quantity -> (its dimension, whether it is measured)
-QUANTITIES: dict[str, tuple[str, bool]] = {
-    "step": ("s", True),
-    "run": ("s", True),
-    "time": ("s", True),
-    "minimum time": ("s", False),
-    "expected step": ("s", False),
-    "expected time": ("s", False),
-    "excess": ("s", True),
-    "lost": ("s", True),
-    "idle": ("s", True),
-    "flops": ("FLOP", False),
-    "peak memory": ("B", False),
-    "donated memory": ("B", False),
-    "launches": ("", False),
-    "ops": ("", False),
-    "executions": ("", False),
-    "fusions": ("", False),
-    "findings": ("", False),
-    "mfu": ("1", True),
-    "hfu": ("1", True),
-    "efficiency": ("1", True),
-    "intensity": ("FLOP/B", False),
-}
-ALIASES = {
-    "bytes": "hbm",
-    "minimum": "minimum time",
-    "floor": "minimum time",
-    "expected": "expected time",
-    "memory": "peak memory",
-    "kernels": "launches",
-    "flop": "flops",
-    "count": "executions",
-    "step time": "step",
-    "run time": "run",
-}
-SHARES = ("excess", "lost", "idle")  # times that may be a percentage of the step
-WHOLE_ONLY = ("step", "run", "expected step", "peak memory", "donated memory", "idle", "mfu", "hfu", "findings")  # not of some ops
+ALIASES = {"bytes": HBM.name, **REPORT_ALIASES}
 LONGEST = 2000  # characters of a condition
 _OPERATOR = re.compile(r"<=|>=|==|!=|[<>=]")
 _BASELINE = re.compile(
@@ -85,8 +49,8 @@ class Quantity(Struct, frozen=True, kw_only=True):
     @property
     def dimension(self) -> str:
         """``s``, ``FLOP``, ``B``, ``hop``, ``FLOP/B``, ``1`` for a ratio, empty for a plain number."""
-        if self.name in QUANTITIES:
-            return QUANTITIES[self.name][0]
+        if self.name in REPORT:
+            return REPORT[self.name].unit
         return "" if self.is_throughput else Resource(self.name).measure
 
     @property
@@ -96,7 +60,17 @@ class Quantity(Struct, frozen=True, kw_only=True):
     @property
     def is_measured(self) -> bool:
         """Whether it needs a run on a device."""
-        return QUANTITIES[self.name][1] if self.name in QUANTITIES else self.is_throughput
+        return REPORT[self.name].measured if self.name in REPORT else self.is_throughput
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it cannot be asked of some ops."""
+        return self.name in REPORT and REPORT[self.name].whole
+
+    @property
+    def is_of_step(self) -> bool:
+        """Whether a percentage of it refers to the step."""
+        return self.name in REPORT and REPORT[self.name].of_step
 
 
 class Condition(Struct, frozen=True, kw_only=True):
@@ -248,17 +222,17 @@ def _quantity(text: str, left: str) -> Quantity:
     if (last := left.split()[-1]).lower() in ("of", "on"):
         _fail(text, last, left.rindex(last), f"nothing after it; {'name ops: hbm of attn' if last.lower() == 'of' else 'name a chip'}")
     of, on = ((words["of"] or "").strip(), words["on"] or "") if words else ("", "")
-    if name not in QUANTITIES and not (name.endswith("/s") and name[:-2].isidentifier()):
+    if name not in REPORT and not (name.endswith("/s") and name[:-2].isidentifier()):
         _check_resource(text, name)
     if of and words:
-        if name in WHOLE_ONLY:
+        if Quantity(name=name).is_whole:
             _fail(text, of, words.start("of"), f"{name} is of the whole program; leave out 'of …'")
         try:
             parse_filter(of)
         except FilterError as error:
             at = min(error.at, len(of) - 1)
             _fail(text, of[at:].split()[0].rstrip(")") or ")", words.start("of") + at, error.reason)
-    if on and QUANTITIES.get(name, ("", False))[1]:
+    if on and name in REPORT and REPORT[name].measured:
         _fail(text, on, text.rindex(on), f"{name} is measured here; write 'expected step on {on}' or 'minimum time on {on}'")
     return Quantity(name=name, of=of, on=on)
 
@@ -267,8 +241,8 @@ def _check_resource(text: str, name: str) -> None:
     try:
         check_known(Resource(name), (), "")
     except RooflineError:
-        known = [*QUANTITIES, *ALIASES, "hbm", "l2", "nvlink", "ici", "host", "matrix/bf16", "matrix/fp32"]
-        hint = did_you_mean(name, known) or f"; quantities: {', '.join(QUANTITIES)}, hbm and other memories and links, matrix/bf16, …"
+        known = [*REPORT, *ALIASES, "hbm", "l2", "nvlink", "ici", "host", "matrix/bf16", "matrix/fp32"]
+        hint = did_you_mean(name, known) or f"; quantities: {', '.join(REPORT)}, hbm and other memories and links, matrix/bf16, …"
         _fail(text, name, 0, f"no such quantity{hint}")
 
 
@@ -298,12 +272,12 @@ def _amount(text: str, right: str, at: int, quantity: Quantity) -> tuple[float, 
     """The number of a limit without a baseline, and whether it is a share of the whole report's value."""
     dimension = quantity.dimension
     if right.endswith("%"):
-        if dimension != "1" and not quantity.of and quantity.name not in SHARES:
+        if dimension != "1" and not quantity.of and not quantity.is_of_step:
             hint = f"'{quantity.name} of … < {right}' or '{quantity.name} < baseline + {right}'"
             _fail(text, right, at, f"{quantity.name} is a total, which has no percentage; write {hint}")
         return parse(right, "1"), dimension != "1"
     number = float(right) if _BARE.fullmatch(right) else None
-    if number and quantity.name in SHARES:
+    if number and quantity.is_of_step:
         _fail(text, right, at, f"write '{right}%' of the step, or a time like '{right} ms'")
     if number and number > 1 and dimension == "1":
         _fail(text, right, at, f"{quantity.name} is a ratio, 1 is 100%; write '{right}%' or '{plain(100 * number)}%'")

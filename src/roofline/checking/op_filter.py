@@ -9,11 +9,12 @@ A word matches a part of the name, the label or the scope; a word with ``*`` is 
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from fnmatch import translate
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from ..errors import UnitError, UsageError, did_you_mean, excerpt
+from ..quantities import OP, OP_ALIASES, OfOp
 from ..report import OpInfo
 from ..units import BINARY, DECIMAL, EXAMPLES, parse
 
@@ -21,44 +22,12 @@ Totals = Mapping[str, float]
 Test = Callable[[OpInfo, Totals], bool]
 Words = Callable[[str], bool]
 
-# field -> (its value, its dimension, the name of the total for percentages)
-NUMBERS: dict[str, tuple[Callable[[OpInfo], float | None], str, str]] = {
-    "time": (lambda op: op.time_s, "s", "self"),
-    "self": (lambda op: op.self_time_s, "s", "self"),
-    "minimum": (lambda op: op.floor_s, "s", "minimum"),
-    "serial": (lambda op: op.serial_s, "s", "self"),
-    "lost": (lambda op: op.lost_s, "s", "lost"),
-    "share": (lambda op: None, "1", ""),  # computed from the total: see `_number_test`
-    "efficiency": (lambda op: op.efficiency, "1", ""),
-    "intensity": (lambda op: op.intensity, "FLOP/B", ""),
-    "ridge": (lambda op: op.ridge, "FLOP/B", ""),
-    "flops": (lambda op: op.flops, "FLOP", "flops"),
-    "bytes": (lambda op: op.bytes.get("hbm", 0), "B", "bytes"),
-    "achieved": (lambda op: op.rate, "FLOP/s", ""),
-    "attainable": (lambda op: op.attainable, "FLOP/s", ""),
-    "bandwidth": (lambda op: op.bandwidth.get("hbm", 0.0 if op.time_s and "hbm" not in op.bytes else None), "B/s", ""),
-    "count": (lambda op: op.count, "", "count"),
-    "kernels": (lambda op: op.kernels, "", ""),
-    "rank": (lambda op: op.rank, "", ""),
-    "id": (lambda op: op.id, "", ""),
-}
-TEXTS: dict[str, Callable[[OpInfo], Sequence[str]]] = {
-    "name": lambda op: (op.name,),
-    "category": lambda op: (op.category,),
-    "bound": lambda op: (op.bound or "",),
-    "dtype": lambda op: (op.dtype or "",),
-    "unit": lambda op: (op.unit or "",),
-    "scope": lambda op: (op.scope,),
-    "phase": lambda op: (op.phase,),
-    "program": lambda op: (op.module,),
-    "location": lambda op: (op.location,),
-    "level": lambda op: tuple(op.bytes),
-    "note": lambda op: op.notes,
-    "roof": lambda op: op.roofs,
-    "unrated": lambda op: op.unrated,
-}
-ALIASES = {"floor": "minimum", "rate": "achieved", "format": "dtype", "module": "program", "source": "location"}
-FIELDS = (*NUMBERS, *TEXTS)
+SHARE = "share"  # of the self time of all ops that are filtered
+
+FIELDS = {name: quantity for name, quantity in OP.items() if quantity.of or name == SHARE}
+NUMBERS = {name: quantity for name, quantity in FIELDS.items() if quantity.is_number}
+TEXTS = {name: quantity for name, quantity in FIELDS.items() if not quantity.is_number}
+ALIASES = {alias: name for alias, name in OP_ALIASES.items() if alias not in FIELDS}
 PAGE_FIELDS = ("unknown", "step", "device")  # the page alone has them
 DEEPEST = 50  # nested parentheses
 _NONE = "none"
@@ -67,7 +36,7 @@ _REGEX = r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:/[a-z]*)?"
 _WORD = r'[^\s()"]+'
 _TOKEN = re.compile(
     rf"\s+|(?P<open>\()|(?P<close>\))|(?P<minus>-(?=[^\s)]))|(?P<quoted>{_QUOTED})|(?P<regex>{_REGEX})"
-    rf"|(?P<field>[a-z]+)(?P<operator><=|>=|!=|[<>=:])|(?P<word>{_WORD})",
+    rf"|(?P<field>[a-z_]+)(?P<operator><=|>=|!=|[<>=:])|(?P<word>{_WORD})",
     re.IGNORECASE,
 )
 _VALUE = re.compile(rf"{_QUOTED}|{_REGEX}|{_WORD}", re.IGNORECASE)
@@ -219,15 +188,22 @@ def _condition(token: _Token) -> Test:
     words = [token.value] if token.value[0] in '"/' else [word for word in token.value.split(",") if word]
     if not words:
         _fail("missing value", token.value_at)
-    exact, values_of = token.operator != ":", TEXTS[name]
+    exact, field = token.operator != ":", TEXTS[name]
     tests = [_text_test(word, token.value_at, exact) for word in words]
     wants_none = exact and any(word.lower() == _NONE for word in words)
 
     def holds(op: OpInfo, totals: Totals) -> bool:
-        values = [value for value in values_of(op) if value]
+        values = _values(field, op)
         return any(test(value) for value in values for test in tests) if values else wants_none
 
     return (lambda op, totals: not holds(op, totals)) if token.operator == "!=" else holds
+
+
+def _values(field: OfOp, op: OpInfo) -> list[str]:
+    """The texts that an op has of a field."""
+    assert field.of
+    found = field.of(op)
+    return [value for value in ((found,) if isinstance(found, str) else found or ()) if value]
 
 
 def _text_test(word: str, at: int, exact: bool) -> Words:
@@ -253,13 +229,14 @@ def _text_test(word: str, at: int, exact: bool) -> Words:
 
 def _number_test(name: str, token: _Token) -> Test:
     """A comparison of a number; an unknown value fails every comparison except "differs"."""
-    value_in, dimension, whole = NUMBERS[name]
+    field = NUMBERS[name]
+    dimension, whole = field.unit, field.of_total
     differs, compared = token.operator == "!=", COMPARE[token.operator]
 
-    def value_of(op: OpInfo, totals: Totals) -> float | None:
-        if name == "share":
+    def value_of(op: OpInfo, totals: Totals) -> Any:
+        if field.of is None:
             return op.weight_s / totals["self"] if totals["self"] else None
-        return value_in(op)
+        return field.of(op)
 
     if token.value.lower() == _NONE and token.operator in ("=", ":", "!="):
         return lambda op, totals: (value_of(op, totals) is None) != differs

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from ..dtypes import DTYPES
 from ..report import Number, OpInfo, Report
 from ..units import plain, show
+from .amounts import part_of_op
 from .baselines import ROUNDING, Baseline, BaselineOp, summed_ops
-from .quantities import part_of_op
 
 PRODUCTS = ("dot ", "convolution ", "mm ", "addmm ", "bmm ")  # prefixes of the labels of products
 CASTS = ("convert ", "_to_copy ")  # prefixes of the labels of casts

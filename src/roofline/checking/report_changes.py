@@ -15,9 +15,9 @@ from msgspec import Struct
 from ..dtypes import DTYPES
 from ..report import Number, OpInfo, Report
 from ..units import percent, plain
+from .amounts import amount_of, counted_ops, part_of_op
 from .baselines import kind_of
 from .conditions import Quantity
-from .quantities import amount_of, counted_ops, part_of_op
 
 SCHEMA = "roofline.changes/1"
 ROUNDING = 1e-9

@@ -13,7 +13,6 @@ from ..analysis import analyze
 from ..analysis.budgets import check_change, read_limits
 from ..analysis.throughput import with_throughput
 from ..checking import Check
-from ..checking.quantities import main_point
 from ..checking.report_changes import ReportChanges, Trend, report_changes, trend
 from ..comparison import Delta, compare
 from ..errors import MachineError, SourceError, UsageError
@@ -203,7 +202,7 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
 
 def _median(runs: Sequence[Report], names: Sequence[str]) -> tuple[Report, str]:
     """The run with the median time, and its name."""
-    times = [(point.time_s or 0.0) if (point := main_point(report)) else 0.0 for report in runs]
+    times = [(point.time_s or 0.0) if (point := report.main_point) else 0.0 for report in runs]
     place = sorted(range(len(runs)), key=times.__getitem__)[len(runs) // 2]
     return runs[place], names[place]
 

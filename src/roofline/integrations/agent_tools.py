@@ -18,8 +18,8 @@ from ..analysis.budgets import check as check_report
 from ..analysis.budgets import check_change, on_another_chip, read_conditions, read_limits
 from ..analysis.what_if import what_if as predict
 from ..checking import Check
+from ..checking.amounts import counted_ops
 from ..checking.op_filter import filtered
-from ..checking.quantities import counted_ops, main_point
 from ..checking.report_changes import Change, OpChange, report_changes
 from ..errors import UsageError, did_you_mean
 from ..formulas import all_formulas, lookup
@@ -72,7 +72,7 @@ class AgentTools:
         words = self.folder.changes(changes.split())
         machine = load(name) if (name := self.folder.chip(chip)) else None
         report = predict(self.folder.path(path), words, machine)
-        point = main_point(report)
+        point = report.main_point
         expected = point.expected if point else None
         return {
             **_overview(report, "", offset, limit, True),
@@ -179,7 +179,7 @@ def _page(name: str, rows: Sequence[Any], offset: int, limit: int) -> Answer:
 def _overview(report: Report, filter: str, offset: int, limit: int, per_step: bool) -> Answer:
     ops = counted_ops(report) if per_step else report.ops
     shown = filtered(ops, filter) if filter else ops
-    point = main_point(report)
+    point = report.main_point
     return {
         "summary": report.summary or report.heading,
         "chip": report.machine.name,

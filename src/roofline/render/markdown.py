@@ -11,7 +11,7 @@ from .program_facts import program_facts
 from .screen import FINDINGS, ROWS, advice, finding_cells, fine_line, told_findings
 from .tables import Cell
 from .text import group_cells
-from .time_bar import Part, bar_text, main_point, time_parts
+from .time_bar import Part, bar_text, time_parts
 
 
 def to_markdown(
@@ -33,7 +33,7 @@ def to_markdown(
     facts = [(label, text) for label, text in program_facts(report, devices=grouped.devices if grouped else rows.devices) if text]
     parts = [
         *(f"**{with_escapes(line)}**" for line in (report.summary or report.heading).splitlines()),
-        _bar(time_parts(main_point(report))),
+        _bar(time_parts(report.main_point)),
         _findings(report),
         "### Ops" if grouped is None else f"### Ops by {grouped.by}",
         markdown_table(*cells, code=True),

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
+from ..quantities import COUNT, INTENSITY, OP, OP_ALIASES, SHARE, TEXT, OfOp
 from ..report import Expected, OpInfo, Point, Report
 from ..resource import CROSS_LANE_UNITS, MEMORY_UNITS, Resource, named
 from ..units import percent, plain, show
@@ -18,9 +19,9 @@ from .tables import PLAIN, Cell, Paper, table
 
 CLOSE, FAR = 0.7, 0.4  # efficiencies at which the colour changes
 TIMED = ("label", "time", "share", "bound", "efficiency", "lost")
-UNTIMED = ("label", "minimum", "share", "bound", "work", "hbm")
-COMPILED = ("label", "expected", "minimum", "share", "bound", "work", "hbm")  # of a program whose compiler estimated its own ops
-PER_STEP = ("count", "kernels", "time", "self", "minimum", "serial", "lost", "work")  # columns that are per step where there are steps
+UNTIMED = ("label", "minimum", "share", "bound", "flops", "hbm")
+COMPILED = ("label", "expected", "minimum", "share", "bound", "flops", "hbm")  # of a program whose compiler estimated its own ops
+PER_STEP = ("count", "kernels", "time", "self", "minimum", "serial", "lost", "flops")  # columns that are per step where there are steps
 PHASES = {"forward": "fwd", "backward": "bwd"}
 OFTEN = 1.5  # executions (per step where there are steps) from which a label shows their number
 NOTHING = "–"
@@ -49,29 +50,12 @@ class Column(Struct, frozen=True):
     words: bool = False
 
 
-def _word(attribute: str) -> Write:
-    return lambda op, context: str(getattr(op, attribute) or NOTHING)
-
-
-def _quantity(attribute: str, unit: str) -> Write:
-    return lambda op, context: show(getattr(op, attribute), unit) if getattr(op, attribute) is not None else NOTHING
-
-
 def _share(op: OpInfo, context: Context) -> str:
     return percent(op.weight_s / context.whole_s) if context.whole_s else NOTHING
 
 
 def _interval(expected: Expected) -> str:
     return f"{show(expected.low_s, 's')} to {show(expected.high_s, 's')}"
-
-
-def _mean(op: OpInfo, context: Context) -> str:
-    return show(op.time_s / op.count, "s") if op.time_s is not None and op.count else NOTHING
-
-
-def _stalled(op: OpInfo) -> str:
-    """The share of the time of an op in which the core of a TPU waited for DMA."""
-    return percent(op.dma_stall_s / op.time_s) if op.dma_stall_s is not None and op.time_s else NOTHING
 
 
 def _counted(op: OpInfo, context: Context) -> str:
@@ -97,53 +81,47 @@ def _at_least(amount: float | None, known: float, unit: str) -> str:
     return f"≥ {show(known, unit)}" if amount is None and known else show(amount, unit)
 
 
+def _cell(quantity: OfOp) -> Write:
+    """How the cell of a quantity is written."""
+    of, unit = quantity.of, quantity.unit
+    assert of
+    if not quantity.is_number:
+        return lambda op, context: _words(of(op))
+    if unit == SHARE:
+        return lambda op, context: percent(of(op))
+    if unit in (COUNT, INTENSITY):
+        return lambda op, context: plain(value) if (value := of(op)) or (value == 0 and unit == COUNT) else NOTHING
+    return lambda op, context: show(value, unit) if (value := of(op)) is not None else NOTHING
+
+
+def _words(value: str | Sequence[str] | None) -> str:
+    return (value if isinstance(value, str) else ", ".join(value or ())) or NOTHING
+
+
+# Cells that say more than their quantity, and columns that are none: where a cost comes from, where an op ran.
+_CELLS: Mapping[str, Write] = {
+    "rank": lambda op, context: str(op.rank),
+    "label": lambda op, context: label(op, phase=op.label in context.twofold),
+    "share": _share,
+    "flops": lambda op, context: _at_least(op.flops, known_flops(op), "FLOP"),
+    "minimum": lambda op, context: show(op.floor_s, "s") if op.times else NOTHING,
+    "serial": lambda op, context: show(op.serial_s, "s") if op.times else NOTHING,
+    "efficiency": lambda op, context: efficiency_cell(op.efficiency, is_upper_bound(op.notes)),
+    "interval": lambda op, context: _interval(op.expected) if op.expected else NOTHING,
+    "from": lambda op, context: "/".join(dict.fromkeys(op.provenance.values())) or NOTHING,
+    "counted": _counted,
+    "steps": lambda op, context: context.steps.get(op.id, NOTHING),
+    "devices": lambda op, context: context.devices.get(op.id, NOTHING),
+}
 COLUMNS: Mapping[str, Column] = {
-    "rank": Column("rank", lambda op, context: str(op.rank)),
-    "label": Column("op", lambda op, context: label(op, phase=op.label in context.twofold), words=True),
-    "name": Column("name", lambda op, context: op.name, words=True),
-    "category": Column("category", lambda op, context: op.category, words=True),
-    "program": Column("program", _word("module"), words=True),
-    "scope": Column("scope", _word("scope"), words=True),
-    "location": Column("location", _word("location"), words=True),
-    "phase": Column("phase", _word("phase"), words=True),
-    "count": Column("count", lambda op, context: plain(op.count)),
-    "kernels": Column("kernels", lambda op, context: plain(op.kernels) if op.kernels is not None else NOTHING),
-    "time": Column("time", _quantity("time_s", "s")),
-    "self": Column("self", _quantity("self_time_s", "s")),
-    "mean": Column("mean", _mean),
-    "share": Column("share", _share),
-    "lost": Column("lost", _quantity("lost_s", "s")),
-    "stalled": Column("stalled", lambda op, context: _stalled(op)),
-    "unit": Column("unit", _word("unit")),
-    "dtype": Column("dtype", _word("dtype")),
-    "work": Column("work", lambda op, context: _at_least(op.flops, known_flops(op), "FLOP")),
-    "achieved": Column("achieved", _quantity("rate", "FLOP/s")),
-    "attainable": Column("attainable", _quantity("attainable", "FLOP/s")),
-    "intensity": Column("FLOP/B", lambda op, context: plain(op.intensity) if op.intensity else NOTHING),
-    "ridge": Column("ridge", lambda op, context: plain(op.ridge) if op.ridge else NOTHING),
-    "bound": Column("bound", _word("bound")),
-    "minimum": Column("minimum", lambda op, context: show(op.floor_s, "s") if op.times else NOTHING),
-    "expected": Column("expected", lambda op, context: show(op.expected.time_s, "s") if op.expected else NOTHING),
-    "interval": Column("interval", lambda op, context: _interval(op.expected) if op.expected else NOTHING),
-    "serial": Column("serial", lambda op, context: show(op.serial_s, "s") if op.times else NOTHING),
-    "efficiency": Column("efficiency", lambda op, context: efficiency_cell(op.efficiency, is_upper_bound(op.notes))),
-    "from": Column("from", lambda op, context: "/".join(dict.fromkeys(op.provenance.values())) or NOTHING),
-    "counted": Column("counted", _counted),
-    "steps": Column("steps", lambda op, context: context.steps.get(op.id, NOTHING)),
-    "devices": Column("devices", lambda op, context: context.devices.get(op.id, NOTHING)),
+    **{
+        name: Column(quantity.header or name, _CELLS.get(name) or _cell(quantity), quantity.unit == TEXT)
+        for name, quantity in OP.items()
+        if quantity.of or name in _CELLS
+    },
+    **{name: Column(name, write) for name, write in _CELLS.items() if name not in OP},
 }
-ALIASES = {
-    "op": "label",
-    "module": "program",
-    "flops": "work",
-    "rate": "achieved",
-    "optimal": "attainable",
-    "floor": "minimum",
-    "roof": "efficiency",
-    "step": "steps",
-    "device": "devices",
-    "self_time": "self",
-}
+ALIASES = {"step": "steps", "device": "devices", **OP_ALIASES}
 
 
 def column(name: str) -> Column:
@@ -233,7 +211,7 @@ def headers(names: Sequence[str], per: str = "") -> list[str]:
 
 def _is_amount(name: str) -> bool:
     """Whether a column is the amount of a resource."""
-    return name not in COLUMNS and not name.startswith("flop/") and not name.endswith("/s")
+    return name not in COLUMNS and name not in ALIASES and not name.startswith("flop/") and not name.endswith("/s")
 
 
 def usual_columns(report: Report) -> list[str]:

@@ -9,7 +9,7 @@ from ..selection import averaged_steps
 from ..units import approximate, number_of, parse, percent, plain, show
 from ..workload import PeakMemory
 from .op_table import known_flops
-from .time_bar import SHOWN, main_point
+from .time_bar import SHOWN
 
 LEAST_SPACE = parse("1 MB", "B")  # of a small memory that is told in a terminal; the report has all
 AT_PEAK = 4  # scopes named in a terminal; the report has them all
@@ -31,7 +31,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         read,
         ("chip", machine_line(report, report.ops)),
         ("run", _run(total, points, {step.step for step in averaged_steps(report)}, cover.before_steps_s)),
-        ("work", _work(main_point(report) or total, report.ops)),
+        ("work", _work(report.main_point or total, report.ops)),
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),
         ("at peak", _at_peak(report.memory)),

@@ -16,7 +16,7 @@ from .op_table import known_flops, ops_text
 from .program_facts import program_facts
 from .tables import PLAIN, Paper, facts, shorten, shorten_label, table
 from .text import findings_text, groups_text, notes_text, op_notes
-from .time_bar import WIDEST, bar_text, in_unit, main_point, time_parts
+from .time_bar import WIDEST, bar_text, in_unit, time_parts
 
 LINES = 28
 ROWS, FEWEST_ROWS = 10, 3
@@ -53,7 +53,7 @@ def report_text(
     sentences = "\n".join(map(paper.paragraph, (report.summary or report.heading).splitlines()))
     parts = [
         paper.paint(sentences, "bold"),
-        bar_text(time_parts(main_point(report)), paper),
+        bar_text(time_parts(report.main_point), paper),
         chart,
     ]
     if details:
@@ -147,7 +147,7 @@ def saving_s(finding: Finding) -> float:
 
 def _time_before(report: Report, finding: Finding) -> float | None:
     """The time from which a finding saves: that of a step where its saving is of one, else of the run; its minimum where it was not run."""
-    point = main_point(report) if finding.saving_per_step_s else report.total
+    point = report.main_point if finding.saving_per_step_s else report.total
     return (point.time_s or point.floors_s) if point else None
 
 
@@ -210,7 +210,7 @@ def _program_line(report: Report) -> str:
     parts = [f"{number_of(len(report.ops), 'op')} on {report.machine.name}{f' ({rates})' if rates else ''}"]
     if (averaged := averaged_steps(report)) and len(report.steps) > 1:
         parts.append(f"{len(report.steps):,} steps, {len(averaged):,} averaged")
-    point = main_point(report)
+    point = report.main_point
     if point is not None:
         moved = point.bytes.get("hbm", 0)
         least = "at least " if point.flops is None or moved is None else ""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..causes import IDLE, NEEDED, PARTS, Cause
-from ..report import Point, Report
+from ..report import Point
 from ..units import parse, plain, rounded, show
 from .tables import PLAIN, Paper
 
@@ -23,13 +23,6 @@ class Part(Struct, frozen=True):
     name: str
     seconds: float
     share: float
-
-
-def main_point(report: Report) -> Point | None:
-    """The average step, else the whole program; without infeed and outfeed only where the report is without them."""
-    points = [point for point in report.points if point.infeed_outfeed] or list(report.points)
-    average = next((point for point in points if point.scope == "average"), None)
-    return average or next((point for point in points if point.scope == "total"), None)
 
 
 def time_parts(point: Point | None) -> list[Part]:

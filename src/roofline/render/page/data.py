@@ -9,7 +9,9 @@ from ...analysis.summary import NOTABLE
 from ...causes import PARTS
 from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...errors import UNSAFE
+from ...grouping import KEYS
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS, TPU_UNITS
+from ...quantities import COUNT, HARDWARE, OF_OPS, OP, SHARE, TEXT, OfOp
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
@@ -21,60 +23,19 @@ from ..geometry import title
 from ..time_bar import SHOWN
 from .terms import TERMS, UNNEEDED
 
-# Columns of the page's tables: key of a row, heading, how a cell is written (a dimension, or one of text, unit, number, share, ratio),
-# and what it means.
-_WORK = ("flops", "work", "FLOP", "arithmetic, excluding transcendentals")
-_ACHIEVED = ("rate", "achieved", "FLOP/s", "work / time")
-_BYTES = ("bytes", "bytes", "B", "bytes over the selected memory level or link")
-_BANDWIDTH = ("bandwidth", "bandwidth", "B/s", "achieved bandwidth: bytes / time")
-_INTENSITY = ("intensity", "intensity", "FLOP/B", "arithmetic intensity: work / bytes")
-_CATEGORY = ("category", "category", "text", "kind of operation")
-_PROGRAM = ("module", "program", "text", "compiled program that the op belongs to")
-OPS = (
-    ("rank", "rank", "number", "position by time, longest first"),
-    ("label", "operation", "text", "where the op is in the model, what it does, its shapes and number format"),
-    ("name", "name", "text", "name of the op in the compiled program or the profile"),
-    _CATEGORY,
-    _PROGRAM,
-    ("scope", "scope", "text", "named scope in the model"),
-    ("location", "location", "text", "file and line of the source code"),
-    ("phase", "phase", "text", "forward or backward pass, where known"),
-    ("count", "count", "number", "executions"),
-    ("kernels", "kernels", "number", "kernel launches"),
-    ("step_s", "time per step", "s", "kernel time in one step on one device: mean over the steps of the average step"),
-    ("time_s", "time", "s", "kernel time, summed over executions and devices (device-seconds)"),
-    ("self_time_s", "self time", "s", "time excluding nested ops and overlap with earlier events on the stream"),
-    ("share", "share", "share", "self time / self time of all ops in the chosen steps and on the chosen devices"),
-    ("cumulative", "cumulative share", "share", "share of this op and all longer ones together"),
-    ("time_share", "share of total time", "share", "time / time of all ops in the chosen steps and on the chosen devices"),
-    ("average_s", "average time", "s", "time / executions"),
-    ("average_self_s", "average self time", "s", "self time / executions"),
-    ("dma_stall", "stalled by DMA", "share", "share of the time in which the core of a TPU waits for asynchronous copies"),
-    ("device_time_s", "time per device", "s", "time / devices that the op ran on"),
-    ("bound", "bound by", "unit", "the unit with the longest time, or latency"),
-    (
-        "efficiency",
-        "roofline efficiency",
-        "share",
-        "minimum time / time; above 100%, check the count and the ceiling; with ≤ the cost is an upper bound",
-    ),
-    ("floor_s", "minimum time", "s", "roofline bound: the longest time on any unit, with full overlap"),
-    ("serial_s", "serial time", "s", "sum of the times on all units, with no overlap"),
-    ("lost_s", "time lost", "s", "self time above the minimum time of the needed work"),
-    _WORK,
-    _ACHIEVED,
-    ("needed_rate", "needed FLOP/s", "FLOP/s", "work that the model needed / time"),
-    ("unneeded_share", "unneeded work", "share", "share of the work, or of the bytes of an op without FLOP, that the model did not need"),
-    ("attainable", "attainable", "FLOP/s", "work / minimum time"),
-    _BYTES,
-    _BANDWIDTH,
-    _INTENSITY,
-    ("bound_intensity", "intensity at the bottleneck", "FLOP/B", "work / bytes over the memory level or link that takes longest"),
-    ("ridge", "ridge point", "FLOP/B", "arithmetic intensity from which the op is compute-bound"),
-    ("unit", "unit", "unit", "compute unit with the longest time"),
-    ("dtype", "number format", "text", "number format with the longest time on that unit"),
-    ("compute_utilization", "compute utilization", "share", "share of peak FLOP/s, of the busiest compute unit"),
-    ("memory_utilization", "memory utilization", "share", "share of peak bandwidth, of the busiest memory level"),
+Column = tuple[str, str, str, str]
+
+
+def _column(quantity: OfOp) -> Column:
+    """A column of a table on the page: key of a row, heading, how a cell is written, and what it means."""
+    return quantity.key, quantity.title, _KINDS.get(quantity.unit, quantity.unit), quantity.meaning
+
+
+# How a cell is written: as an amount with its dimension, or as one of these; ``ratio`` is that of two amounts.
+_KINDS = {TEXT: "text", HARDWARE: "unit", COUNT: "number", SHARE: "share"}
+OPS = tuple(_column(quantity) for quantity in OF_OPS if quantity.on_page)
+_WORK, _ACHIEVED, _BYTES, _BANDWIDTH, _INTENSITY, _CATEGORY, _PROGRAM = (
+    _column(OP[name]) for name in ("flops", "achieved", "bytes", "bandwidth", "intensity", "category", "program")
 )
 # Columns of every memory level and link that the report has, and of what counters saw; {} is its name.
 LEVELS = (
@@ -130,17 +91,8 @@ DIFFERENCES = (
     _PROGRAM,
     ("matched", "matched by", "text", "how ops of the two runs were matched"),
 )
-GROUPINGS = (  # of `grouping.KEYS`
-    ("category", "category"),
-    ("scope", "scope"),
-    ("location", "location"),
-    ("name", "name without number"),
-    ("module", "program"),
-    ("phase", "phase"),
-    ("dtype", "number format"),
-    ("unit", "unit"),
-    ("bound", "bound"),
-)
+_TITLES = {quantity.key: quantity.title for quantity in OF_OPS} | {"name": "name without number"}
+GROUPINGS = tuple((key, _TITLES[key]) for key in KEYS)
 FILTER_EXAMPLES = (  # of the filter language, as the page offers them
     ("fusion", "the name or the scope contains this text, ignoring case"),
     ('"layer norm"', "the name or the scope contains this phrase"),
@@ -196,8 +148,8 @@ def vocabulary_json() -> bytes:
             "autotuning": AUTOTUNING,
             "upper_bound": UPPER_BOUND,
             "filter": {
-                "numbers": {name: (dimension, whole) for name, (_, dimension, whole) in NUMBERS.items()},
-                "texts": tuple(TEXTS),
+                "numbers": {name: (quantity.unit, quantity.of_total, quantity.key) for name, quantity in NUMBERS.items()},
+                "texts": {name: quantity.key for name, quantity in TEXTS.items()},
                 "page_fields": PAGE_FIELDS,
                 "aliases": ALIASES,
                 "deepest": DEEPEST,

@@ -1,5 +1,7 @@
 """The words of the page: each term with its meaning, for tooltips and for the glossary that is one click away."""
 
+from ...quantities import OF_OPS, OP, REPORT
+
 UNNEEDED = {  # classes of work that the model did not need, of `OpInfo.unneeded`
     "recomputed": "computed a second time in the backward pass (rematerialisation)",
     "padded": "arithmetic on padding of matmuls and tiles",
@@ -11,41 +13,31 @@ UNNEEDED = {  # classes of work that the model did not need, of `OpInfo.unneeded
     "copied": "whole buffers copied for an update of a part, and slices copied for a matmul",
     "wide": "arithmetic in a wider number format than its inputs have",
 }
-TERMS = (  # (word on the page, meaning), in alphabetical order
-    ("Achieved", "FLOP/s of an op: its FLOP over its measured time"),
-    ("Arithmetic intensity", "FLOP per byte over a memory level, main memory unless another one is named"),
-    ("Attainable", "the highest FLOP/s that the ceilings allow for an op: its FLOP over its minimum time"),
-    ("Bound by", "the resource on which an op takes longest: a compute unit, a memory level, a link, or the latency of a launch"),
-    ("Busy", "time in which at least one op ran on the device"),
-    ("Ceiling", "the peak rate of one resource of the chip, with its source"),
-    ("Communication", "time on links between chips or to the host that no computation covers"),
-    ("Counters", "hardware counters of an op (Nsight Compute), beside the amounts that the model gives"),
-    ("Device-seconds", "time summed over devices"),
-    ("Finding", "a diagnosis: the ops that it is about, what it could save, and what to try"),
-    ("HFU", "hardware FLOP utilization: executed matrix FLOP over the peak, including unneeded work"),
-    ("Idle", "time in which the device ran nothing"),
-    ("Known cost", "share of busy time of ops whose FLOP and bytes are known"),
-    ("Launch latency", "time that starting a kernel takes; smaller ops are bound by it"),
-    ("Memory level", "a memory of the chip, such as HBM, L2 or VMEM, whose bytes the x axis counts"),
-    ("MFU", "model FLOP utilization: matrix FLOP that the model needs, over the peak"),
-    ("Minimum time", "roofline bound: the longest time on any unit, with full overlap; the same work cannot take less on this chip"),
-    ("Peak memory", "the most that the program holds in main memory at once"),
-    ("Per-op roofline", "the ops' minimum times over the measured time, where ops that overlap share the time in which they ran"),
-    ("Ridge point", "peak FLOP/s over bandwidth: with a higher arithmetic intensity an op is compute-bound"),
-    ("Roof", "the attainable FLOP/s at each arithmetic intensity: slanted where a memory limits it, flat at the peak of a unit"),
-    (
-        "Roofline efficiency",
-        "minimum time over measured time; above 100%, check the count and the ceiling; with ≤ the cost is an upper bound",
-    ),
-    ("Scope", "the named scope of an op in the model, such as layer0/attn"),
-    ("Self time", "time of an op without that of nested or overlapping ops"),
-    ("Stalled by DMA", "time in which the core of a TPU waited for asynchronous copies, between memories or with the host"),
-    (
-        "Step",
-        "one annotated training or inference step, else one run of the longest program, from its first device work to that of the next",
-    ),
-    ("Straggler", "a device or host that is slower than the others, which wait for it"),
-    ("Time lost", "measured time above the minimum time"),
-    ("Unneeded work", "work that the model did not need: " + "; ".join(f"{word}: {meaning}" for word, meaning in UNNEEDED.items())),
-    ("Work", "floating-point operations; a multiply-add is 2, transcendentals are counted separately"),
+_THINGS = {  # besides quantities
+    "Busy": "time in which at least one op ran on the device",
+    "Ceiling": "the peak rate of one resource of the chip, with its source",
+    "Counters": "hardware counters of an op (Nsight Compute), beside the amounts that the model gives",
+    "Device-seconds": "time summed over devices",
+    "Finding": "a diagnosis: the ops that it is about, what it could save, and what to try",
+    "Communication": "time on links between chips or to the host that no computation covers",
+    "Known cost": "share of busy time of ops whose FLOP and bytes are known",
+    "Launch latency": "time that starting a kernel takes; smaller ops are bound by it",
+    "Memory level": "a memory of the chip, such as HBM, L2 or VMEM, whose bytes the x axis counts",
+    "Per-op roofline": "the ops' minimum times over the measured time, where ops that overlap share the time in which they ran",
+    "Roof": "the attainable FLOP/s at each arithmetic intensity: slanted where a memory limits it, flat at the peak of a unit",
+    "Step": "one annotated training or inference step, else one run of the longest program, from its first device work to that of the next",
+    "Straggler": "a device or host that is slower than the others, which wait for it",
+    "Unneeded work": "work that the model did not need: " + "; ".join(f"{word}: {meaning}" for word, meaning in UNNEEDED.items()),
+}
+_OF_REPORT = {"MFU": "mfu", "HFU": "hfu", "Idle": "idle", "Peak memory": "peak memory"}
+TERMS = tuple(  # (word on the page, meaning), in alphabetical order
+    sorted(
+        {
+            **{quantity.title[:1].upper() + quantity.title[1:]: quantity.meaning for quantity in OF_OPS if quantity.on_page},
+            **{word: REPORT[name].meaning for word, name in _OF_REPORT.items()},
+            "Arithmetic intensity": OP["intensity"].meaning,
+            **_THINGS,
+        }.items(),
+        key=lambda term: term[0].lower(),
+    )
 )

@@ -10,20 +10,19 @@
 
 import { VOCABULARY } from "#page/vocabulary.js";
 
-// numbers: field -> [dimension, its total]; page_fields: those that only the page has; examples: how a quantity is written, by dimension
+// numbers: field -> [dimension, its total, its key]; texts: field -> its key; page_fields: those that only the page has; examples: how a quantity is written, by dimension
 const { numbers: NUMBERS, texts, page_fields: PAGE_FIELDS, aliases: ALIASES, deepest: DEEPEST, examples: EXAMPLES } = VOCABULARY.filter;
-// The key of a row that holds a field, or of the totals; the others have the field's name.
+// The key of a row that holds a field, or of the totals.
 const KEYS = {
-  time: "time_s", self: "self_time_s", minimum: "floor_s", serial: "serial_s", lost: "lost_s", achieved: "rate",
-  program: "module", note: "notes", roof: "roofs", step: "steps", device: "devices",
+  ...Object.fromEntries(Object.entries(NUMBERS).map(([name, [, , key]]) => [name, key])), ...texts, unknown: "unknown", step: "steps", device: "devices",
 };
 const TOTALS = { self: "weight", minimum: "floor_s", lost: "lost_s" };
-const TEXTS = new Set([...texts, "unknown"]);
+const TEXTS = new Set([...Object.keys(texts), "unknown"]);
 const LISTS = new Set(["step", "device"]);
-const FIELDS = [...Object.keys(NUMBERS), ...texts];
+const FIELDS = [...Object.keys(NUMBERS), ...Object.keys(texts)];
 const NONE = "none"; // what stands for no value: bound=none
 
-const heldIn = (row, name) => (name === "level" ? Object.keys(row.moved) : row[KEYS[name] ?? name]);
+const heldIn = (row, name) => (name === "level" ? Object.keys(row.moved) : row[KEYS[name]]);
 
 /** Examples of the language, [example, meaning]. */
 export const HELP = VOCABULARY.filter.help;
@@ -43,7 +42,7 @@ export function read(text) {
 const QUOTED = /"(?:[^"\\]|\\.)*"?/.source;
 const REGEX = /\/(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:\/[a-z]*)?/.source; // a slash inside a class of characters does not end it
 const WORD = /[^\s()"]+/.source;
-const CONDITION = /(?<field>[a-z]+)(?<operator><=|>=|!=|[<>=:])/.source;
+const CONDITION = /(?<field>[a-z_]+)(?<operator><=|>=|!=|[<>=:])/.source;
 const SIGNS = /(?<open>\()|(?<close>\))|(?<minus>-(?=[^\s)]))/.source;
 const TOKEN = new RegExp(`\\s+|${SIGNS}|(?<quoted>${QUOTED})|(?<regex>${REGEX})|${CONDITION}|(?<word>${WORD})`, "iy");
 const VALUE = new RegExp(`${QUOTED}|${REGEX}|${WORD}`, "iy");

@@ -33,7 +33,7 @@ export function group(rows, by, depth = null) {
   return groups;
 }
 
-const SUMS = ["count", "kernels", "time_s", "step_s", "weight", "share", "floor_s", "serial_s", "lost_s", "dma_stall_s"];
+const SUMS = ["count", "kernels", "time_s", "step_s", "weight", "share", "floor_s", "serial_s", "lost_s", "predicted_s", "excess_s", "dma_stall_s"];
 const COMMON = ["category", "module", "scope", "location", "phase", "unit", "dtype", "ridge"];
 
 function summed(key, by, rows) {

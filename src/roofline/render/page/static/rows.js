@@ -186,6 +186,8 @@ function rowOf({ op, fold, steps, devices, step_s, feeds }, part, machine, asRep
     // Corrections for overlap and launches are the report's; on another machine only a report without them has the figure.
     expected_s: asReported ? run.expected_s : op.expected_s === op.floor_s ? floor_s : null,
     expected: asReported ? run.expected ?? null : null,
+    predicted_s: asReported ? run.expected?.time_s ?? null : null,
+    excess_s: asReported ? run.excess_s ?? null : null,
     lost_s: asReported && run.lost_s !== undefined ? run.lost_s : efficiency === null ? null : above(self_time_s ?? time_s, floor_s),
     rate: per(flops, time_s),
     level,
@@ -245,7 +247,7 @@ function cut(op, { fraction, time }) {
   const of = (value) => (value === null ? null : value * fraction);
   const all = (amounts) => Object.fromEntries(Object.entries(amounts).map(([name, amount]) => [name, of(amount)]));
   const time_s = op.time_s === null ? null : op.time_s * time;
-  const [floor_s, times] = [of(op.floor_s), all(op.times)];
+  const [floor_s, times, own] = [of(op.floor_s), all(op.times), op.self_time_s ?? op.time_s];
   return {
     ...op,
     count: of(op.count),
@@ -266,6 +268,7 @@ function cut(op, { fraction, time }) {
     serial_s: of(op.serial_s),
     expected_s: of(op.expected_s),
     expected: op.expected && { ...op.expected, time_s: of(op.expected.time_s), low_s: of(op.expected.low_s), high_s: of(op.expected.high_s) },
+    excess_s: op.excess_s ? Math.max(0, own * time - (own - op.excess_s) * fraction) : op.excess_s,
     efficiency: op.efficiency === null ? null : per(floor_s, time_s),
     lost_s: lostPart(op, fraction, time),
     times,
