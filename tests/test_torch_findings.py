@@ -116,6 +116,25 @@ def test_fp32_products_beside_tf32_ones_are_no_setting(tmp_path: Path) -> None:
     assert not [one for one in steps_of(products, tmp_path).findings if one.kind == "wide-format"]
 
 
+@pytest.mark.parametrize(
+    ("product", "saved_s"), [("", 300e-6), ("ampere_sgemm_128x128_nn", 300e-6), ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", None)]
+)
+def test_convolutions_in_tf32_which_no_program_asked_for_could_be_bf16(tmp_path: Path, product: str, saved_s: float | None) -> None:
+    # 2·32·128·128·128·128·9 FLOP take 312 µs at the tf32 peak and 156 µs at that of bf16; the 600 µs of this kernel are taken to halve too.
+    image, weight = (32, 128, 128, 128), (128, 128, 3, 3)
+
+    def products(trace: TorchTrace, at: float) -> None:
+        values = ["[1, 1]", "[1, 1]", "[1, 1]", "1", "False", "False", "True"]
+        trace.op("aten::cudnn_convolution", at + 1, 5, [image, weight], dtype="float", values=values)
+        trace.run("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw", launched=at + 2, start=at + 10, dur=600)
+        if product:
+            trace.op("aten::mm", at + 30, 5, [(2048, 2048), (2048, 2048)], dtype="float")
+            trace.run(product, launched=at + 32, start=at + 650, dur=300)
+
+    found = [one for one in steps_of(products, tmp_path).findings if one.kind == "wide-format" and "(in tf32)" in one.message]
+    assert [one.saving_per_step_s for one in found] == ([] if saved_s is None else [pytest.approx(saved_s, rel=0.05)])
+
+
 @pytest.mark.parametrize(("kernel", "is_wide"), [("ampere_sgemm_128x128_nn", True), ("sm80_xmma_gemm_f32f32_tf32f32_f32_tn", False)])
 def test_fp32_products_without_tf32_are_in_a_wide_format(tmp_path: Path, kernel: str, is_wide: bool) -> None:
     def product(trace: TorchTrace, at: float) -> None:

@@ -51,9 +51,14 @@ class _WideProducts:
         self._graph, self._backend = graph, graph.backend
         units = dict(multiplying(graph))
         self.nodes = {kernel: _main(graph.inside[kernel]) for kernel in units}
-        self.units = {kernel: unit for kernel, unit in units.items() if unit.kind in self._backend.wide}
-        self._exceptions = _few(graph, self.nodes, self.units)
         self._in_tf32 = {self.nodes[kernel].operator for kernel, unit in units.items() if unit.kind == "tf32"}
+        unasked = self._backend.in_tf32 if self._in_tf32 <= self._backend.in_tf32 else frozenset[Operator]()
+        self.units = {
+            kernel: unit
+            for kernel, unit in units.items()
+            if unit.kind in self._backend.wide or (unit.kind == "tf32" and self.nodes[kernel].operator in unasked)
+        }
+        self._exceptions = _few(graph, self.nodes, self.units)
 
     def reason(self, kernel: int) -> Avoidable | None:
         """Why a product could run in a narrower format, and its cost in that; ``None`` if it is taken to be wide on purpose."""
