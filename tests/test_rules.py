@@ -12,6 +12,7 @@ from roofline.graph import Array, Graph, Node, Operator
 from roofline.resource import HBM
 from roofline.rule_failures import RuleFailures
 from roofline.rules import RULES
+from roofline.rules.low_batch.rows_in_parts import rows_in_parts
 from roofline.rules.product_order.narrow_last import costly_orders
 from roofline.rules.product_order.summed import summed_products
 from roofline.sources.torch_trace.context import Context
@@ -28,7 +29,7 @@ from roofline.workload import Recording, Workload
 # Of each program, the kind and group of its findings, and how many calls have them.
 ROWS, ORDER, REPEATED = ("one-hot-product", ""), ("product-order", ""), ("repeated-operand", "rows")
 BATCH, MERGED, INVERSE = ("product-order", "batch"), ("product-order", "merged"), ("product-order", "inverse")
-FEW_ROWS, ONE_BY_ONE = ("low-batch", ""), ("low-batch", "one by one")
+FEW_ROWS, ONE_BY_ONE, IN_PARTS = ("low-batch", ""), ("low-batch", "one by one"), ("low-batch", "loop")
 STORED, MASK, OPERAND = "stored", "mask", "repeated-operand"
 SAMPLED = ("unused-results", "sampled")
 APPENDED = ("missing-donation", "shifted")
@@ -74,6 +75,11 @@ TOLD = {
     "few_rows_trained": {FEW_ROWS: 2},  # and the gradient of the rows
     "few_rows_of_cast_weights": {FEW_ROWS: 2},  # and the cast
     "vector": {FEW_ROWS: 1},
+    # Of 8 parts: their products with the second matrix, forward and backward, its gradients, and 7 additions. Of products of two arguments,
+    # as the first ones, it does not show which are weights.
+    "micro_batches": {IN_PARTS: 8 + 8 + 8 + 7},
+    "two_micro_batches": {IN_PARTS: 2 + 2},
+    "micro_batches_of_many_rows": {ONE_BY_ONE: 5 * 8},  # which saves nothing where a product takes longer than a launch
     "ensemble": {ONE_BY_ONE: 8},
     "all_experts": {EXPERTS: 2},
     # And the gradients of both operands of each; those of the tokens are added up, and those of the gates used for the chosen experts.
@@ -202,6 +208,9 @@ BY_SIZE = {
     "wide_experts": {LAYOUT: 1},
     "experts_one_by_one": {},
     "experts_one_by_one_trained": {},
+    "micro_batches": {},
+    "two_micro_batches": {},
+    "micro_batches_of_many_rows": {},
     "ensemble": {},  # edges that are not sure do not tell that a product needs no other
     "solved_for_identity": {FULL: 1},  # nothing tells the size of the identity
     "inverse_returned": {INVERSE: 1, FULL: 1},
@@ -324,6 +333,13 @@ def test_a_sum_over_the_batch_is_part_of_its_product() -> None:
     (instead,) = [reason.instead for kernel, reason in summed_products(graph) if kernel == product.kernel]
     assert instead.known(HBM) == graph.cost(product).known(HBM) - 2 * 63 * 1024**2
     assert instead.flops == graph.cost(product).flops
+
+
+def test_rows_in_parts_cost_what_they_do_in_one_product() -> None:
+    # One product of 512 rows each: with the second matrix, for the gradient of its rows and for its own; no additions.
+    _, graph = lowered("micro_batches")
+    left = sum(reason.instead.known(HBM) for _, reason in rows_in_parts(graph))
+    assert left == 3 * 2 * (2 * 512 * 4096 + 4096**2)
 
 
 def test_factors_that_were_added_to_weights_are_multiplied_one_by_one() -> None:

@@ -57,6 +57,20 @@ def test_one_kernel_reads_an_argument_once() -> None:
     assert program.left == {0: 1, 1: 1}
 
 
+@every(("between", "left"), [(Phase.BACKWARD, {2: 2, 4: 2}), (Phase.FORWARD, {})])
+def test_gradients_that_several_passes_add_up_are_stored_between_them(between: Phase, left: dict[int, float]) -> None:
+    # Each reads two arrays and writes one: one that passes between them is neither written nor read in one kernel.
+    program = Program()
+
+    def product(phase: Phase) -> int:
+        return program.add(Operator.CONVOLUTION, program.argument(), program.argument(), phase=phase, fuses=False)
+
+    total = program.add(Operator.ADD, product(Phase.BACKWARD), product(Phase.BACKWARD), phase=Phase.BACKWARD)
+    product(between)
+    program.add(Operator.ADD, total, program.argument(), phase=Phase.BACKWARD)
+    assert program.left == left
+
+
 def test_kernels_of_arrays_of_equal_size_are_no_chain() -> None:
     program = Program()
     program.add(Operator.EXPONENTIAL, program.argument())

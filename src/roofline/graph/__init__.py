@@ -8,6 +8,7 @@ not ``sure``.
 from .backend import CPU, GPU_BY_REQUEST, Backend
 from .graph import NO_KERNEL, Gradient, Graph, Kernel, Node, Operation, Phase, Region
 from .operators import (
+    MULTIPLYING,
     RENAMING,
     ROW_BY_ROW,
     SCALING,
@@ -30,6 +31,7 @@ from .operators import (
 __all__ = [
     "CPU",
     "GPU_BY_REQUEST",
+    "MULTIPLYING",
     "NO_KERNEL",
     "RENAMING",
     "ROW_BY_ROW",

@@ -78,6 +78,7 @@ class Operator(StrEnum):
 
 RENAMING = frozenset((Operator.VIEW, Operator.TRANSPOSE, Operator.CAST, Operator.COPY))  # the same elements under another name
 SOFTMAXES = frozenset((Operator.SOFTMAX, Operator.LOG_SOFTMAX))
+MULTIPLYING = frozenset((Operator.DOT, Operator.CONVOLUTION, Operator.ATTENTION))
 SCALING = frozenset((Operator.MULTIPLY, Operator.DIVIDE, Operator.NEGATE))
 SPREADING = RENAMING | {Operator.BROADCAST}
 ROW_BY_ROW = 1  # of a view that keeps the order of elements row by row, whatever the order in memory

@@ -24,6 +24,7 @@ from .layout_copies.stacked_states import stacked_states
 from .low_batch.carried_sums import carried_sums
 from .low_batch.few_rows import low_batches
 from .low_batch.one_by_one import parallel_products
+from .low_batch.rows_in_parts import rows_in_parts
 from .masked_attention.masks import causal_masks, key_masks
 from .masked_attention.scores import masked_scores
 from .missing_donation.appended import appended_arrays
@@ -81,6 +82,7 @@ RULES: tuple[Rule, ...] = (
     inverses,
     summed_products,
     low_batches,
+    rows_in_parts,
     linear_recurrences,
     parallel_products,
     carried_sums,

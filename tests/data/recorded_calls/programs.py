@@ -49,6 +49,25 @@ def _checkpointed(torch: Any, x: Any, up: Any, down: Any) -> Any:
     return checkpoint(block, x, use_reentrant=False)
 
 
+def _in_parts(torch: Any, x: Any, up: Any, down: Any, *, parts: int) -> None:
+    """The gradients of two layers, added up over parts of the rows."""
+    for tensor in (up, down):
+        tensor.requires_grad_()
+    for rows in x.chunk(parts):
+        (torch.tanh(rows @ up) @ down).square().sum().backward()
+
+
+def _step_by_step(torch: Any, x: Any, w: Any, state: Any) -> Any:
+    for rows in x.unbind():
+        state = torch.tanh(rows + state @ w)
+    return state
+
+
+def _adapted(torch: Any, x: Any, *factors: Any) -> Any:
+    """Factors of low rank that multiply the same rows."""
+    return sum(torch.tanh(x @ factor).sum() for factor in factors)
+
+
 def _table_trained(torch: Any, ids: Any, table: Any, weights: Any = None) -> Any:
     """A step of Adam on a table and weights, or on a table that is both."""
     learned = [table] if weights is None else [table, weights]
@@ -388,6 +407,12 @@ PROGRAMS: Mapping[str, Program] = {
     "many_rows": Program(lambda t, x, w: x @ w, _of(512, 4096), _of(4096, 4096)),
     "last_of_many_rows": Program(lambda t, x, v, w: (x @ v)[-1:] @ w, _of(2048, 4096), _of(4096, 4096), _of(4096, 4096)),
     "few_rows_of_a_result": Program(lambda t, x, a: x @ t.relu(a), _of(4, 4096), _of(4096, 4096)),
+    # Rows in parts, as micro-batches.
+    "micro_batches": Program(partial(_in_parts, parts=8), _of(512, 4096), _of(4096, 4096), _of(4096, 4096)),
+    "micro_batches_of_many_rows": Program(partial(_in_parts, parts=8), _of(4096, 4096), _of(4096, 4096), _of(4096, 4096)),
+    "two_micro_batches": Program(partial(_in_parts, parts=2), _of(128, 4096), _of(4096, 4096), _of(4096, 4096)),
+    "step_by_step": Program(_step_by_step, _of(4, 64, 2048), _of(2048, 2048), _of(64, 2048), backward=True),
+    "adapted": Program(_adapted, _of(4096, 4096), *[_of(4096, 64)] * 4, backward=True),
     # Products that run one by one.
     "ensemble": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 8),
     "ensemble_of_few": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 7),

@@ -7,13 +7,12 @@ them, and copy an array twice, which is not the author's doing; nor is it that a
 from collections.abc import Iterator, Sequence
 
 from ...cost import NOTHING, Cost
-from ...graph import NO_KERNEL, Graph, Node, Operator, Phase
+from ...graph import MULTIPLYING, NO_KERNEL, Graph, Node, Operator, Phase
 from ...resource import HBM
 from ...workload import Avoidable
 from ..kernel_names import KERNEL
 
 KIND, CLASS = "duplicated-work", "duplicated"
-_MULTIPLY = frozenset((Operator.DOT, Operator.CONVOLUTION, Operator.ATTENTION))
 
 
 def equal_values(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
@@ -35,12 +34,12 @@ def equal_values(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 def _products(graph: Graph, kernel: int) -> list[int]:
     """The results of a kernel's products."""
-    return [array for node in graph.inside[kernel] if node.operator in _MULTIPLY for array in node.gives[:1]]
+    return [array for node in graph.inside[kernel] if node.operator in MULTIPLYING for array in node.gives[:1]]
 
 
 def _cost_without_products(graph: Graph, kernel: int) -> Cost:
     """The cost of a kernel that reads the results of its products instead of computing them."""
-    nodes = [node for node in graph.inside[kernel] if node.operator not in _MULTIPLY]
+    nodes = [node for node in graph.inside[kernel] if node.operator not in MULTIPLYING]
     made = {array for node in nodes for array in node.gives}
     moved = {array for node in nodes for array in node.takes if array not in made}.union(graph.written(kernel))
     cost = graph.kernels[kernel].cost
@@ -61,7 +60,7 @@ def _is_of_author(graph: Graph, kernel: int, makers: Sequence[Node], before: Seq
     read = {array for node in nodes for array in node.takes} - made
     if all(graph.arrays[array].elements == 1 for array in read) or any(_is_fetch(graph, node) for node in nodes):
         return False
-    if any(node.operator in _MULTIPLY for node in nodes):
+    if any(node.operator in MULTIPLYING for node in nodes):
         return True
     are_copies = all(node.operator == Operator.COPY and node.operation < 0 for node in nodes)
     are_clones = all(maker.operation == other.operation >= 0 for maker, other in zip(makers, before, strict=True))

@@ -19,7 +19,7 @@ LOOP = "loop"  # the group of products in loops, whose iterations could share th
 FEW_ROWS = 8
 FEW_IN_LOOPS = 256  # in a loop, whose other iterations have more rows
 _LEAST = 0.05  # of the FLOP of all products: fewer rows do not mean a small batch, such as the logits of the last of many tokens
-_WEIGHTS_SHARE = 0.7  # of an op's bytes
+WEIGHTS_SHARE = 0.7  # of an op's bytes
 _READ = RENAMING | {Operator.SLICE}
 _MOVES = _READ | {Operator.FILL, Operator.CONSTANT}
 
@@ -71,7 +71,7 @@ def _few_rows(graph: Graph, product: Node, loop: Iteration | None, *, is_small: 
     for weights, other, rows in ((right, left, sizes.rows), (left, right, sizes.columns)):
         again = loop is not None and rows <= FEW_IN_LOOPS and loop.is_constant(weights)
         again = again and loop is not None and (loop.is_free(other) or product.gives[0] in loop.stacked)
-        share = _WEIGHTS_SHARE / 2 if again else _WEIGHTS_SHARE  # the gradient of weights in a loop writes as many bytes
+        share = WEIGHTS_SHARE / 2 if again else WEIGHTS_SHARE  # the gradient of weights in a loop writes as many bytes
         read = graph.arrays[weights].bytes
         if ((is_small and rows <= FEW_ROWS) or again) and read >= share * cost.known(HBM) and _are_weights(graph, product, weights):
             facts, group = Facts(weights=read, rows=rows), LOOP if again else ""
@@ -79,7 +79,7 @@ def _few_rows(graph: Graph, product: Node, loop: Iteration | None, *, is_small: 
             return weights, Avoidable(kind=KIND, instead=_shared(cost), facts=facts, group=group, saves=saves)
     made = graph.arrays[product.gives[0]].bytes
     is_gradient = sizes.depth <= FEW_IN_LOOPS and min(sizes.rows, sizes.columns) > sizes.depth
-    if loop is not None and is_gradient and loop.is_free(product.gives[0]) and made >= _WEIGHTS_SHARE / 2 * cost.known(HBM):
+    if loop is not None and is_gradient and loop.is_free(product.gives[0]) and made >= WEIGHTS_SHARE / 2 * cost.known(HBM):
         facts = Facts(gradients=made, rows=sizes.depth)
         avoidable = Avoidable(kind=KIND, instead=_shared(cost), cause="written", facts=facts, group=LOOP, saves=Saves.SHARED_LOOP)
         return product.gives[0], avoidable

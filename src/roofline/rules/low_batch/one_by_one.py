@@ -1,13 +1,13 @@
 """Products of one shape that run one by one, though none needs another's result: members of an ensemble, or heads, in a Python loop.
 
-The level of a product is the number of products on the longest way to it. Those of one level do not depend on each other. On an H200, an
-ensemble of 32 networks of four layers takes 1.37 ms per step in a Python loop, 0.32 ms with ``jax.vmap`` (predicted: 0.66 ms saved for its
-matmuls, and 0.25 ms for other small kernels).
+On an H200, an ensemble of 32 networks of four layers takes 1.37 ms per step in a Python loop, 0.32 ms with ``jax.vmap`` (predicted: 0.66 ms
+saved for its matmuls, and 0.25 ms for other small kernels).
 """
 
 from collections.abc import Iterator
 
 from ...graph import NO_KERNEL, Graph, Node, Operator
+from ...graph.facts.levels import levels
 from ...workload import Avoidable, Facts, Saves
 
 KIND, GROUP = "low-batch", "one by one"
@@ -17,25 +17,15 @@ _LEAST = 8  # products: a program has a few of one level and shape anyway, such 
 def parallel_products(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The products that could be one batched product, whose work is the same. Edges that are not sure do not tell what depends on what."""
     alike: dict[tuple[object, ...], dict[int, Node]] = {}
-    for product, level in _levels(graph):
+    level = graph.fact(levels)
+    for product in graph.of(Operator.DOT):
         left, sizes = graph.arrays[product.takes[0]], product.sizes
         if product.kernel != NO_KERNEL and left.sure:
             shape = (sizes.batch, sizes.rows, sizes.depth, sizes.columns, sizes.groups, left.dtype)
             loop = id(graph.region_of.get(product.gives[0]))
-            alike.setdefault((loop, level, *shape), {})[product.kernel] = product
+            alike.setdefault((loop, level[product.gives[0]], *shape), {})[product.kernel] = product
     for products in alike.values():
         if len(products) >= _LEAST:
             facts = Facts(matmuls=len(products))
             for kernel, product in products.items():
                 yield kernel, Avoidable(kind=KIND, instead=graph.cost(product), facts=facts, group=GROUP, saves=Saves.ONE_KERNEL)
-
-
-def _levels(graph: Graph) -> Iterator[tuple[Node, int]]:
-    """The products with their levels; in a loop these count from the beginning of an iteration."""
-    levels: dict[int, int] = {}
-    for node in graph.nodes:
-        is_product = node.operator == Operator.DOT
-        level = max((levels.get(array, 0) for array in node.takes), default=0) + is_product
-        levels |= dict.fromkeys(node.gives, level)
-        if is_product:
-            yield node, level

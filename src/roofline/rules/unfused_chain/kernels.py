@@ -3,7 +3,8 @@
 One kernel does not read what it made itself, or has read before, and only writes what is needed elsewhere. A compiled backward pass
 computes results of the forward pass again from what that keeps, so that they are not written for it. What needs a number for all of an
 array, such as its maximum, comes in another kernel, and so does what reads sums by index, whose terms are computed in one kernel with them.
-Scores of attention have rules of their own.
+A forward pass is compiled with its own backward pass: gradients that several passes add up are stored. Scores of attention have rules of
+their own.
 
 Where edges were matched by size, kernels are only linked if no other kind of kernel ran in between; a sum at the beginning of a chain of
 the forward pass is taken to be stored, as the next layer of a residual network adds to it; and an optimizer that does the same again is
@@ -15,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from math import prod
 
 from ...cost import less_traffic
-from ...graph import NO_KERNEL, Axes, Graph, Node, Operator, Phase
+from ...graph import MULTIPLYING, NO_KERNEL, Axes, Graph, Node, Operator, Phase
 from ...graph.facts.scores import attention_scores
 from ...graph.fusion import ROW, SMALL, grouped
 from ...resource import HBM
@@ -50,6 +51,7 @@ class _Chains:
         self._written: dict[int, list[int]] = {}
         self.makers: dict[int, set[int]] = {}
         self._apart: set[tuple[int, int]] = set()  # kernels that pass an array, but not within one kernel
+        self._passes = list(_later_passes(graph))
         self._breaks = [kernel for kernel in graph.inside if not self._fuses(kernel) or self._adds_up(kernel)]
         self._scores = frozenset[int]().union(*(scores.arrays for scores in graph.fact(attention_scores)))
         for node in graph.nodes:
@@ -97,9 +99,15 @@ class _Chains:
             return True
         return self._graph.arrays[array].elements == 1 and any(self._graph.arrays[taken].elements > 1 for taken in maker.takes)
 
+    def _pass(self, kernel: int) -> int:
+        """The number of the forward pass that a kernel is of, with its backward pass."""
+        return bisect_right(self._passes, kernel)
+
     def may_fuse(self, first: Sequence[int], second: Sequence[int]) -> bool:
         """Whether two groups, of which the second takes results of the first, could be one kernel."""
-        if self._phases[first[0]] != self._phases[second[0]] or not (self._fuses(first[0]) and self._fuses(second[0])):
+        if self._phases[first[0]] != self._phases[second[0]] or self._pass(first[0]) != self._pass(second[0]):
+            return False
+        if not (self._fuses(first[0]) and self._fuses(second[0])):
             return False
         return not any((maker, kernel) in self._apart for kernel in second for maker in self.makers[kernel].intersection(first))
 
@@ -165,3 +173,16 @@ class _Chains:
         """The bytes of an array in memory."""
         whole = self._graph.arrays[array]
         return whole.dtype.bytes(whole.distinct) if whole.dtype is not None else 0
+
+
+def _later_passes(graph: Graph) -> Iterator[int]:
+    """The kernels after a backward pass with which a forward pass begins that has products."""
+    begin, is_after = NO_KERNEL, False
+    for kernel, nodes in graph.inside.items():
+        if nodes[0].phase in (Phase.BACKWARD, Phase.RECOMPUTED):
+            begin, is_after = NO_KERNEL, True
+        elif is_after and begin == NO_KERNEL:
+            begin = kernel
+        if begin != NO_KERNEL and any(node.operator in MULTIPLYING for node in nodes):
+            yield begin
+            begin, is_after = NO_KERNEL, False
