@@ -1,5 +1,6 @@
-"""Write the reference pages from the code: commands, findings, formulas, chips, quantities, JSON. Run: python docs/reference.py"""
+"""Write the reference pages from the code: commands, findings, formulas, chips, quantities, JSON, Python. Run: python docs/reference.py"""
 
+import inspect
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -33,6 +34,15 @@ TITLES = {
     "collective": "Collectives",
 }
 KINDS = {"gpu": "GPUs", "tpu": "TPUs", "accelerator": "Other accelerators", "soc": "Systems on a chip", "cpu": "CPUs"}
+API = {  # the public functions by task; the types of `rl` follow
+    "Analyze": ("analyze", "read", "capture", "jax.analyze", "torch.analyze", "torch.handler"),
+    "Use a report": ("save", "plot", "text", "to_json", "rows", "show"),
+    "Compare, check, predict": ("compare", "check", "baseline", "validate", "what_if"),
+    "Price operations by hand": ("place", "price", "explain", "fit", "cross", "chain", "fuse", "best_fusion"),
+    "Machines": ("chip", "catalogue"),
+    "Your own kernels and operators": ("register_call", "forget_call", "register_op", "forget_op"),
+    "Units and formats": ("units.parse", "units.show", "units.percent", "dtype"),
+}
 UNITS = {"s": "time", "FLOP": "FLOP", "B": "bytes", "1": "ratio or %", "": "number", "hardware": "unit of the chip"}  # others as they are
 
 
@@ -148,7 +158,7 @@ def report_json() -> str:
 
 def component(name: str, described: dict) -> str:
     rows = [(f"`{key}`", kind(value), yes(key in described.get("required", ()))) for key, value in described.get("properties", {}).items()]
-    text = re.sub(r"`{2}(.+?)`{2}", r"`\1`", " ".join(described.get("description", "").split()))
+    text = prose(" ".join(described.get("description", "").split()))
     return f"## {name}\n\n{text}\n\n" + table(("key", "value", "always there"), rows)
 
 
@@ -177,6 +187,41 @@ def alternatives(value: dict) -> Iterator[str]:
         yield value["type"]
 
 
+def api() -> str:
+    """Every public name with its docstring."""
+    parts = []
+    for task, functions in API.items():
+        parts += [f"## {task}", *map(function, functions)]
+    known = {name.partition(".")[0] for functions in API.values() for name in functions}
+    types = sorted(name for name in rl.__all__ if inspect.isclass(getattr(rl, name)))
+    missing = set(rl.__all__) - known - set(types) - {"formulas"}
+    if missing:
+        raise AssertionError(f"no task in docs/reference.py for rl.{', rl.'.join(sorted(missing))}")
+    parts += ["## Types", "\n".join(f"- `rl.{name}`: {prose(inspect.getdoc(getattr(rl, name)) or '', first=True)}" for name in types)]
+    return by_hand("api.md") + "\n\n".join(parts) + "\n"
+
+
+def function(name: str) -> str:
+    module, _, last = name.rpartition(".")
+    found = getattr(getattr(rl, module) if module else rl, last)
+    taken, keyword_only = [], False
+    for argument in inspect.signature(found).parameters.values():
+        if argument.kind is argument.KEYWORD_ONLY and not keyword_only:
+            taken, keyword_only = [*taken, "*"], True
+        plain = argument.default is None or isinstance(argument.default, (bool, int, float, str))
+        default = "" if argument.default is argument.empty else f"={argument.default!r}" if plain else "=…"
+        taken.append(f"{'**' if argument.kind is argument.VAR_KEYWORD else ''}{argument.name}{default}")
+    within = "roofline" if module in ("jax", "torch") else "rl"
+    return f"### `{within}.{name}({', '.join(taken)})`\n\n{prose(inspect.getdoc(found) or '')}"
+
+
+def prose(documentation: str, *, first: bool = False) -> str:
+    """A docstring in Markdown without its examples, or its ``first`` paragraph."""
+    text = re.sub(r"`{2}(.+?)`{2}", r"`\1`", documentation)
+    parts = [part for part in text.split("\n\n") if not part.startswith(">>>")]
+    return " ".join(parts[0].split()) if first else "\n\n".join(parts)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands.page,
     "findings.md": findings,
@@ -184,6 +229,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "chips.md": chips,
     "quantities.md": quantities,
     "report-json.md": report_json,
+    "api.md": api,
 }
 
 if __name__ == "__main__":

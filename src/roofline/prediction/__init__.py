@@ -1,7 +1,7 @@
 """Prediction: the expected time of an op on a chip, its interval, its terms, and the evidence for it.
 
 The roofline is a lower bound of the time; a prediction is fitted to measurements of ops of the same family and never below the bound. See
-`docs/prediction.md` for the model of each family and its errors.
+`docs/prediction.md` for the errors of each family.
 """
 
 from collections.abc import Mapping
