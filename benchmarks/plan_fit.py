@@ -21,6 +21,7 @@ from scipy.optimize import least_squares
 from roofline.plan.catalogue import load_model
 from roofline.plan.chips import chips_of
 from roofline.plan.mesh import Mesh
+from roofline.plan.plans import mesh_kind
 from roofline.plan.run import Run
 from roofline.plan.step import step_of
 from roofline.plan.times import FILE, Times, training_calibration
@@ -113,8 +114,7 @@ class Row:
 
     @property
     def mesh_kind(self):
-        sizes = self.run.mesh.as_words()
-        return " ".join(word for word in ("tp", "pp", "cp", "ep", "fsdp") if sizes[word] > 1) or "data"
+        return mesh_kind(self.run.mesh.as_words(), self.chips.is_tpu).partition(" ")[2]
 
     @property
     def kind(self):
@@ -380,6 +380,11 @@ def written(rows, constants):
         error, models = statistics.mean(abs(row.ratio - 1) for row in members), len({row.base for row in members})
         lines += ["", f"[band.{kind}]", f"low = {low:.3f}", f"high = {high:.3f}", f"error = {error:.3f}"]
         lines += [f"rows = {len(members)}", f"models = {models}", f"covers = {coverage(members):.2f}"]
+    lines += ["", "[meshes]"]
+    for kind in ("dense", "experts"):
+        seen = {mesh_kind(row.run.mesh.as_words(), row.chips.is_tpu) for row in rows if row.kind == kind}
+        quoted = ", ".join(f'"{name}"' for name in sorted(seen))
+        lines.append(f"{kind} = [{quoted}]")
     FILE.write_text("\n".join(lines) + "\n")
 
 

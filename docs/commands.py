@@ -30,6 +30,7 @@ PAGES = {
     "capture": "capture.md",
     "op": "formulas.md",
     "whatif": "whatif.md",
+    "plan": "plan.md",
     "explain": "findings.md",
     "validate": "validate.md",
     "compare": "comparison.md",

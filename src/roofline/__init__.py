@@ -22,6 +22,7 @@ from .errors import SourceError as SourceError
 from .errors import UnitError as UnitError
 from .errors import UsageError as UsageError
 from .integrations import show_reports_in_notebooks
+from .plan import plan as plan
 
 if TYPE_CHECKING:
     from . import formulas as formulas
@@ -110,7 +111,7 @@ _HOMES = {
 }
 _MODULES = ("formulas", "jax", "torch", "units")
 _ERRORS = ("FormulaError", "MachineError", "MissingExtra", "OutputError", "RooflineError", "SourceError", "UnitError", "UsageError")
-__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture"])
+__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture", "plan"])
 
 
 def __getattr__(name: str) -> Any:

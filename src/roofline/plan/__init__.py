@@ -1,5 +1,22 @@
 """Plans: which mesh, microbatch, recomputation and format a model is trained with on some chips, how long a step takes, and what fits.
 
 A model (`transformer`, from a configuration or the catalogue) on chips and networks (`machines`) with a mesh gives the time of a step and
-its memory in parts, each a named function of a few lines.
+its memory in parts, each a named function of a few lines; `search` tries what a question leaves free.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .plans import Plans
+    from .transformer import Model
+
+
+def plan(model: "str | Model", chip: str, count: int | str | None = None, **options: Any) -> "Plans":
+    """The training plans of a model on chips, the best first; the options are those of `roofline plan`, with underscores.
+
+    ``model`` is a name of the catalogue, or the path of a config.json or of a folder with one.
+    """
+    from .question import question
+    from .search import find_plans
+
+    return find_plans(question(model, chip, count, **options))

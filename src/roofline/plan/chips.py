@@ -128,9 +128,16 @@ def _common(side: int, wanted: int) -> int:
     return wanted if side % wanted == 0 else 1
 
 
-def chips_of(name: str, count: int, *, slices: int = 1, domain: int | None = None, network: float | None = None) -> Chips:
+def chips_of(name: str, count: int | None = None, *, slices: int = 1, domain: int | None = None, network: float | None = None) -> Chips:
     """The chips with a name of the catalogue; ``network`` is the bytes a second of a chip's NIC, ``domain`` the chips of fast links."""
     machine = load(name).per_device()
+    if machine.topology:
+        own = machine.topology.chips * slices
+        if count not in (None, own):
+            raise UsageError(f"{slices} x {name} is {own} chips, not {count}; leave the number out")
+        count = own
+    if count is None:
+        raise UsageError(f"{name}: how many chips? write them after the name, such as x256")
     if count % slices:
         raise UsageError(f"{count} chips cannot be {slices} slices of one size")
     ceiling = machine.ceiling(NETWORK)

@@ -64,9 +64,14 @@ class Asked(Struct, frozen=True):
     sizes: dict[str, int]
     rest: str = ""
 
-    def fixes_all(self) -> bool:
-        """Whether every axis that devices are divided among is given."""
-        return bool(self.rest) or {"tp", "pp", "cp", "fsdp", "data"} <= set(self.sizes)
+    def fixes_all(self, has_experts: bool) -> bool:
+        """Whether every axis is given, by size or as the rest; virtual stages need a pipeline, expert ranks need experts."""
+        needed = {"tp", "pp", "cp", "fsdp", "data"}
+        if self.sizes.get("pp", 2) > 1:
+            needed.add("vp")
+        if has_experts:
+            needed.add("ep")
+        return needed <= {*self.sizes, self.rest}
 
 
 def asked_mesh(text: str) -> Asked:

@@ -14,7 +14,7 @@ from .layers import Parts, layer_parts
 from .memory import Memory, Share, memory_of, shares
 from .run import Run
 from .times import Times
-from .transformer import Experts, Model
+from .transformer import Experts, Layer, Model
 
 LOGIT_TRAFFIC = 16.0  # bytes of main memory per logit: scores, their softmax in fp32, and gradients
 OPTIMIZER_TRAFFIC = 30.0  # bytes per owned parameter: gradient, master copy and two moments read and written
@@ -38,6 +38,28 @@ class Step(Struct, frozen=True, kw_only=True):
     @property
     def bubble_s(self) -> float:
         return self.parts.get("bubble", 0.0) + self.parts.get("imbalance", 0.0)
+
+
+def equal_layers(layer: Layer, model: Model, run: Run, times: Times) -> tuple[Parts, Parts]:
+    """The parts of a layer, computed once for all runs that differ in other layers, stages or ranks alone (a search makes thousands)."""
+    mesh = run.mesh
+    key: tuple[object, ...] = (
+        layer,
+        model.hidden,
+        run.tokens,
+        run.length,
+        mesh.tensor,
+        mesh.context,
+        mesh.experts,
+        run.recompute,
+        run.stack,
+        run.format,
+    )
+    key += (run.pipelined, run.expert_overlap, run.routing)
+    if key not in times.layers:
+        times.layers[key] = layer_parts(layer, model, run, times)
+    forward, backward = times.layers[key]
+    return dict(forward), dict(backward)
 
 
 def head_time(model: Model, run: Run, times: Times) -> float:
@@ -91,7 +113,7 @@ def step_of(model: Model, run: Run, times: Times) -> Step:
     parts: Parts = defaultdict(float)
     layers = 0.0
     for layer in model.layers_and_predictors:
-        forward, backward = layer_parts(layer, model, run, times)
+        forward, backward = equal_layers(layer, model, run, times)
         if mesh.shards_weights:
             forward["fsdp exchange"], backward["fsdp exchange"] = fsdp_exchange(
                 layer, model, run, times, sum(forward.values()), sum(backward.values())

@@ -38,7 +38,10 @@ class Band(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Values of a training load by name; ``fitted`` on published runs, ``prior`` from single operations, ``assumed`` without either."""
+    """Values of a training load by name; ``fitted`` on published runs, ``prior`` from single operations, ``assumed`` without either.
+
+    ``meshes`` are the kinds of mesh of the published runs, by kind of model.
+    """
 
     schema: Literal["roofline.training/1"] = "roofline.training/1"
     source: str = ""
@@ -47,6 +50,7 @@ class Calibration(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     fitted: dict[str, float] = {}
     assumed: dict[str, float] = {}
     band: dict[str, Band] = {}
+    meshes: dict[str, tuple[str, ...]] = {}
 
     @property
     def values(self) -> dict[str, float]:
@@ -121,6 +125,7 @@ class Times:
     def __init__(self, chips: Chips, format: Format, former_attention: bool, values: Mapping[str, float]) -> None:
         self.chips, self.format, self.values = chips, format, values
         self.single = _calibrated(chips.machine.name)
+        self.layers: dict[tuple[object, ...], tuple[dict[str, float], dict[str, float]]] = {}  # parts of a layer, by what they depend on
         architecture = chips.architecture
         self.clock = values.get(f"clock.{chips.machine.chip_name}", 1.0)
         kernel = ".fa2" if former_attention and architecture == "hopper" else ""

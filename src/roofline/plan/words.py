@@ -159,6 +159,18 @@ def recompute_of(given: str, depth: int) -> Recompute:
     )
 
 
+def recompute_policies(text: str) -> list[str]:
+    """The alternatives in an option's words: policies apart by commas, names of modules together as one policy."""
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    modules = [part for part in parts if _plain(part) in _NAMED]
+    policies = [part for part in parts if part not in modules]
+    return [*policies, *(["+".join(modules)] if modules else [])]
+
+
+def _plain(text: str) -> str:
+    return "-".join(text.strip().lower().replace("_", "-").split())
+
+
 def of_share(share: float) -> Recompute:
     """A share of the products again, with nearly all of the rest."""
     return Recompute(text=f"{share:g}", products=share, rest=0.9 if share else 0.0, kept=KEPT_OF_PRODUCTS * (1 - share) if share else 1.0)

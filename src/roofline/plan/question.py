@@ -1,0 +1,221 @@
+"""What a plan is asked: a model on chips, a batch, and the options that are fixed; each option that is not given is assumed, and said."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ..errors import UnitError, UsageError
+from ..units import parse, parse_count, show
+from .catalogue import load_model
+from .chips import Chips, chips_of
+from .mesh import AXES, OTHER_NAMES, Asked, asked_mesh
+from .transformer import Model
+from .words import (
+    FORMATS,
+    GRAPHS,
+    OTHER_GRAPHS,
+    OTHER_STACKS,
+    STACKS,
+    Format,
+    Recompute,
+    Stack,
+    recompute_of,
+    recompute_policies,
+    word,
+)
+
+USUAL_BATCH, USUAL_LENGTH = "4M tokens", 8192
+MICROBATCHES = (1.0, 2.0, 4.0, 8.0, 16.0)
+POLICIES = "none, selective, full"
+_YES = {"yes": True, "no": False, "true": True, "false": False, "on": True, "off": False}
+# setting -> field of a run, and what is assumed without it
+SETTINGS = {
+    "graphs": ("graphs", "CUDA graphs unknown (launches count 0.7)"),
+    "exchange-overlap": ("expert_overlap", "expert exchanges not beside another microbatch"),
+    "async-tp": ("pipelined", ""),
+    "offload": ("offload", "no activations in host memory"),
+    "routing": ("routing", "tokens spread evenly over experts"),
+}
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """A model on chips with what is fixed and what is free; ``settings`` are fields of a run, ``assumed`` says what was not given."""
+
+    model: Model
+    chips: Chips
+    batch: int
+    length: int
+    mesh: Asked
+    formats: tuple[Format, ...]
+    policies: tuple[Recompute, ...]
+    microbatches: tuple[float, ...]
+    stack: Stack
+    settings: dict[str, object]
+    most: dict[str, int]
+    reserve: float
+    assumed: tuple[str, ...]
+
+    @property
+    def usable(self) -> float:
+        """Bytes of a device that a plan may fill."""
+        return self.chips.capacity * (1 - self.reserve)
+
+
+def question(
+    model: str | Model,
+    chip: str,
+    count: int | str | None = None,
+    *,
+    batch: str | int | None = None,
+    seq: int | None = None,
+    mesh: str = "",
+    no: Sequence[str] = (),
+    most: Mapping[str, int] | None = None,
+    format: str = "",
+    recompute: str = "",
+    microbatch: str | float | None = None,
+    stack: str = "",
+    settings: Mapping[str, str] | None = None,
+    slices: int = 1,
+    network: str | float | None = None,
+    domain: int | None = None,
+    reserve: str | float = 0.0,
+) -> Question:
+    """The question that words of the command line, or arguments of `roofline.plan`, ask."""
+    of = load_model(model) if isinstance(model, str) else model
+    rate = None if network is None else parse(network, "B/s")
+    chips = asked_chips(chip, count, slices, domain, rate)
+    assumed = list(of.notes)
+    if seq is None:
+        assumed.append(f"sequences of {USUAL_LENGTH} tokens")
+    if batch is None:
+        assumed.append(f"a batch of {USUAL_BATCH}")
+    length = seq or USUAL_LENGTH
+    named = stack or ("maxtext" if chips.is_tpu else "megatron")
+    if not stack:
+        assumed.append(f"the software of {named}")
+    asked = asked_mesh(mesh)
+    for name in no:
+        axis = _axis("--no", name)
+        asked = replace(asked, sizes={**asked.sizes, axis: 1})
+    fields, unsaid = _settings(settings or {}, of, chips)
+    if network is None and chips.count > chips.domain and not chips.is_tpu:
+        unsaid.append(f"a network of {parse_rate(chips.network)} a chip")
+    return Question(
+        model=of,
+        chips=chips,
+        batch=sequences(USUAL_BATCH if batch is None else batch, length),
+        length=length,
+        mesh=asked,
+        formats=tuple(word("--format", name, FORMATS) for name in _list(format or "bf16")),
+        policies=tuple(recompute_of(words, of.depth) for words in recompute_policies(recompute or POLICIES)),
+        microbatches=MICROBATCHES if microbatch is None else tuple(_microbatch(text) for text in _list(str(microbatch))),
+        stack=word("--stack", named, STACKS, OTHER_STACKS),
+        settings=fields,
+        most={_axis("--most", name): size for name, size in (most or {}).items()},
+        reserve=share("--reserve", reserve),
+        assumed=(*assumed, *unsaid),
+    )
+
+
+def asked_chips(chip: str, count: int | str | None, slices: int, domain: int | None, network: float | None) -> Chips:
+    """The chips of words such as ``h100`` and ``x256``, ``v5p:4x4x8`` or ``2x v5p:4x4x8``."""
+    if several := re.fullmatch(r"(\d+)\s*x\s*([A-Za-z].*)", chip.strip()):
+        slices, chip = int(several[1]), several[2]
+    text = "" if count is None else str(count).strip().lower().removeprefix("x")
+    if text and not (text.isdecimal() and int(text)):
+        raise UsageError(f"{count}: write the number of chips, such as x256, or a slice as the chip, such as v5p:4x4x8")
+    if slices < 1:
+        raise UsageError("--slices: a whole number of at least 1")
+    return chips_of(chip, int(text) if text else None, slices=slices, domain=domain, network=network)
+
+
+def sequences(batch: str | int, length: int) -> int:
+    """The sequences of a global batch in words: ``1536``, ``1536 sequences``, ``4M tokens`` (about so many)."""
+    text = str(batch).strip()
+    counted = re.fullmatch(r"(.*?)\s*(tokens|sequences)?", text)
+    amount, unit = (counted[1], counted[2]) if counted else (text, None)
+    try:
+        number = parse_count(amount)
+    except UnitError:
+        raise UsageError(f"--batch {batch}: write sequences, such as 1536, or tokens, such as '4M tokens'") from None
+    if unit == "tokens" or (unit is None and not re.fullmatch(r"[\d.]+", amount)):
+        return _divisible(number / length)
+    if number != round(number):
+        raise UsageError(f"--batch {batch}: a whole number of sequences")
+    return round(number)
+
+
+def _divisible(number: float) -> int:
+    """A number of sequences with three significant binary digits: one that many ranks and microbatches divide.
+
+    >>> _divisible(488.3), _divisible(3)
+    (512, 3)
+    """
+    step = 1 << max(0, math.floor(math.log2(max(number, 1))) - 2)
+    return max(1, round(number / step)) * step
+
+
+def share(option: str, given: str | float) -> float:
+    """A share below 1, such as 10% or 0.1."""
+    text = str(given).strip()
+    try:
+        value = float(text.rstrip("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise UsageError(f"{option} {given}: a share from 0 to below 1, such as 10%")
+    return value
+
+
+def parse_rate(rate: float) -> str:
+    return show(rate, "B/s", 3)
+
+
+def _axis(option: str, name: str) -> str:
+    plain = name.strip().lower()
+    return word(option, plain, {axis: axis for axis in AXES}, OTHER_NAMES)
+
+
+def _list(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _microbatch(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise UsageError(f"--microbatch {text}: sequences of one device at a time, such as 1,2,4")
+    return value
+
+
+def _settings(given: Mapping[str, str], model: Model, chips: Chips) -> tuple[dict[str, object], list[str]]:
+    """Fields of a run by the words of ``--set``, and what is assumed of the others."""
+    fields: dict[str, object] = {}
+    for name, text in given.items():
+        field = word("--set", name, {key: key for key in SETTINGS})
+        if field == "graphs":
+            key = OTHER_GRAPHS.get(text.lower(), text.lower())
+            word(f"--set {name}", key, GRAPHS)
+            fields["graphs"] = key
+        elif field == "routing":
+            try:
+                fields["routing"] = float(text)
+            except ValueError:
+                raise UsageError(f"--set routing={text}: rows of the busiest expert over the mean, such as 1.2") from None
+        else:
+            fields[SETTINGS[field][0]] = word(f"--set {name}", text, _YES)
+    unsaid = [words for field, (name, words) in SETTINGS.items() if name not in fields and words and _concerns(field, model, chips)]
+    return fields, unsaid
+
+
+def _concerns(setting: str, model: Model, chips: Chips) -> bool:
+    """Whether a setting changes the time of this model on these chips."""
+    if setting in ("exchange-overlap", "routing"):
+        return model.has_experts and (setting == "routing" or not chips.is_tpu)
+    return setting != "graphs" or not chips.is_tpu

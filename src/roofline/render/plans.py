@@ -1,0 +1,223 @@
+"""Plans as text: the best in one sentence, the ranked rows, every term of one plan, two plans side by side, and rows for CSV."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..plan.plans import Plan, Plans
+from ..units import percent, show
+from .tables import PLAIN, Cell, Paper, table
+
+TOP = 8
+MOST_PARTS = 6
+LEAST_PART = 0.01
+WIDEST = 200  # of a table whose formulas are not shortened
+HEADERS = ("#", "mesh", "mbs", "format", "again", "step", "80%", "tok/s/chip", "MFU", "memory", "exposed", "bubble", "")
+
+
+def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: float | None = None, price: float | None = None) -> str:
+    """The first screen."""
+    best = plans.best
+    lines = [paper.paint(subject(plans), "bold"), paper.paragraph(best_sentence(plans, tokens, price)), ""]
+    rows = [_row(plans, number, plan) for number, plan in enumerate(plans.plans[:top], 1)]
+    lines.append(table(HEADERS, rows, paper, left=2, elastic=1))
+    hidden = len(plans.plans) - top
+    dropped = f"; {plans.too_large:,} do not fit" if plans.too_large else ""
+    lines += [f"{plans.tried:,} plans{dropped}" + (f"; {hidden:,} more with --top" if hidden > 0 else ""), ""]
+    lines.append(paper.paragraph(f"Step of plan 1: {parts_sentence(best)}. Every term: --explain 1.", rest="  "))
+    if best.assumed:
+        lines.append(paper.paragraph(f"Assumed: {'; '.join(best.assumed)}. Change with the options, --set NAME=VALUE.", rest="  "))
+    lines.append(paper.paragraph(f"Interval: {plans.evidence}.", rest="  "))
+    return "\n".join(lines)
+
+
+def subject(plans: Plans) -> str:
+    """What is planned."""
+    active = f", {_billions(plans.active_parameters)} active" if plans.active_parameters < 0.7 * plans.parameters else ""
+    devices = f" ({plans.devices} devices)" if plans.devices != plans.chips else ""
+    slices = f" in {plans.slices} slices" if plans.slices > 1 else ""
+    return (
+        f"{plans.model} ({_billions(plans.parameters)} parameters{active}, {show(plans.flops_per_token, 'FLOP', 3)} per token) "
+        f"on {plans.chips} x {plans.chip}{devices}{slices}, batch {plans.batch} x {plans.seq}"
+    )
+
+
+def _billions(number: float) -> str:
+    return show(number, "FLOP", 4).removesuffix("FLOP").strip()
+
+
+def best_sentence(plans: Plans, tokens: float | None = None, price: float | None = None) -> str:
+    """The best plan, its step with the interval, and what it takes of the memory."""
+    best = plans.best
+    room = f"{show(best.memory['total'], 'B', 3)} of {show(plans.capacity, 'B', 3)} ({_fits(best)})"
+    interval = f"{show(best.low_s, 's', 3)} to {show(best.high_s, 's', 3)}"
+    text = (
+        f"Best plan: {best.name}, microbatch {best.microbatch:g}, {best.format}, recomputation {best.recompute}: "
+        f"{show(best.step_s, 's', 3)} per step ({interval}), {best.tokens_per_s_per_chip:,.0f} tokens/s per chip, "
+        f"MFU {percent(best.mfu)} of the {best.format} peak, {room}."
+    )
+    if best.unfamiliar:
+        text += " No published step has a mesh of this kind."
+    if tokens:
+        days = plans.days(best, tokens)
+        text += (
+            f" {show(tokens, 'FLOP', 3).removesuffix('FLOP').strip()} tokens: {days:,.3g} days, {days * 24 * plans.chips:,.0f} chip-hours"
+        )
+        text += f", {plans.cost(best, tokens, price):,.0f} at {price:g} a chip and hour." if price else "."
+    return text
+
+
+def _fits(plan: Plan) -> str:
+    return {"yes": "fits", "tight": "tight"}.get(plan.fits, "does not fit without offload of activations or optimizer")
+
+
+def _row(plans: Plans, number: int, plan: Plan) -> list[str | Cell]:
+    equal = " =" if number > 1 and plans.equals_best(plan) else ""
+    notes = [note for note, is_so in (("no published step of this kind", plan.unfamiliar), (plan.fits, plan.fits != "yes")) if is_so]
+    style = "yellow" if plan.fits != "yes" else ""
+    return [
+        str(number),
+        plan.name,
+        f"{plan.microbatch:g}",
+        plan.format,
+        plan.recompute,
+        show(plan.step_s, "s", 3) + equal,
+        f"{show(plan.low_s, 's', 3).rpartition(' ')[0]} to {show(plan.high_s, 's', 3)}",
+        f"{plan.tokens_per_s_per_chip:,.0f}",
+        percent(plan.mfu),
+        Cell(show(plan.memory["total"], "B", 3), style),
+        _exposed(plan),
+        percent(plan.bubble_s / plan.step_s),
+        ", ".join(notes),
+    ]
+
+
+def _exposed(plan: Plan) -> str:
+    """The share of the step that exchanges take, and which takes most of it."""
+    if not plan.exposed:
+        return "0%"
+    kind, seconds = max(plan.exposed.items(), key=lambda item: item[1])
+    return f"{percent(plan.exposed_s / plan.step_s)} ({kind} {percent(seconds / plan.step_s)})"
+
+
+def parts_sentence(plan: Plan) -> str:
+    """The largest parts of a step, in shares."""
+    largest = sorted(plan.parts.items(), key=lambda item: -item[1])
+    shown = [f"{part} {percent(seconds / plan.step_s)}" for part, seconds in largest if seconds > LEAST_PART * plan.step_s][:MOST_PARTS]
+    return ", ".join(shown)
+
+
+# part of a step -> its formula, and the function of roofline.plan that computes it
+FORMULAS = {
+    "products": ("2·m·k·n FLOP of each sharded matrix, as predicted, over what training sustains; backward twice", "layers.product_times"),
+    "quantization": ("4 bytes per element of a narrow format's operands, half of it forward, 0.8 backward", "layers.layer_parts"),
+    "attention": ("2·keys·heads·(d_qk + d_v) FLOP per token in bf16; backward 2.5 times", "layers.attention_times"),
+    "rest": ("bytes of norms, residuals, rotation, activations, times what the stack fuses; backward 1.7 times", "layers.rest_bytes"),
+    "recomputation": ("shares of the forward parts that run again", "layers.recomputed"),
+    "launches": ("gaps between the kernels of a layer", "layers.layer_parts"),
+    "head": ("three products with the vocabulary in bf16 and 16 bytes per logit", "step.head_time"),
+    "imbalance": ("the slowest stage less the mean", "step.slowest_stage"),
+    "host": ("(device⁴ + host⁴)^¼ less the device: launches that CUDA graphs leave", "step.host_wait"),
+    "bubble": ("stage · (pp - 1) / vp", "step.bubble"),
+    "optimizer": ("30 bytes per owned parameter", "step.optimizer_time"),
+    "tensor exchange": ("2 gathers or scatters of the tokens per block forward, 3 backward; what shows", "exchanges.tensor_exchange"),
+    "context exchange": ("keys and values of the sequence, less 0.8 of attention", "exchanges.context_exchange"),
+    "expert exchange": ("dispatch and combine, inside a domain and between; what shows", "exchanges.expert_exchange"),
+    "fsdp exchange": ("weights gathered twice, gradients scattered, less 0.8 of the layer, at least 5%", "exchanges.fsdp_exchange"),
+    "data exchange": ("gradients and weights once a step, less what the last microbatches hide", "exchanges.data_exchange"),
+    "pipeline exchange": ("tokens to the next stage: a tenth, and all while the pipeline fills", "exchanges.stage_exchange"),
+}
+
+
+def explanation(plans: Plans, number: int, paper: Paper = PLAIN) -> str:
+    """Every term of a plan with its formula, and the ledger of its memory."""
+    plan = plans.rank(number)
+    heading = f"Plan {number}: {plan.name}, microbatch {plan.microbatch:g}, {plan.format}, recomputation {plan.recompute}"
+    terms = [
+        [part, *FORMULAS[part], show(seconds, "s", 4), percent(seconds / plan.step_s)]
+        for part, seconds in sorted(plan.parts.items(), key=lambda item: -item[1])
+    ]
+    terms.append(["step", plans.evidence, f"{show(plan.low_s, 's', 3)} to {show(plan.high_s, 's', 3)}", show(plan.step_s, "s", 4), "100%"])
+    ledger = [[part, MEMORY[part], show(amount, "B", 3)] for part, amount in plan.memory.items()]
+    ledger.append(["capacity", _fits(plan), show(plans.capacity, "B", 3)])
+    rates = (
+        f"{plan.tokens_per_s_per_chip:,.1f} tokens/s per chip = {plans.batch} x {plans.seq} / {show(plan.step_s, 's', 4)} / {plans.chips}; "
+        f"MFU {percent(plan.mfu)} = {show(plans.flops_per_token, 'FLOP', 4)} x {plans.batch} x {plans.seq} / step / {plans.devices} / "
+        f"{plan.format} peak"
+    )
+    wide = replace(paper, width=WIDEST)
+    return "\n".join(
+        [
+            subject(plans),
+            paper.paint(heading, "bold"),
+            "",
+            table(("part", "formula", "in roofline.plan", "time", "share"), terms, wide, left=3),
+            "",
+            table(("memory", "formula", "bytes"), ledger, wide, left=2),
+            "",
+            paper.paragraph(rates, rest="  "),
+            *([paper.paragraph(f"Assumed: {'; '.join(plan.assumed)}.", rest="  ")] if plan.assumed else []),
+        ]
+    )
+
+
+MEMORY = {
+    "weights": "2 bytes per parameter held; with FSDP the own share and gathered layers",
+    "gradients": "as the stack keeps them, per parameter held or, with FSDP, owned",
+    "optimizer": "12 bytes per owned parameter",
+    "activations": "what layers keep for the backward pass, of the microbatches in flight",
+    "logits": "6 bytes per logit of a microbatch",
+    "other": "libraries, exchange buffers, graphs",
+    "total": "the sum",
+    "low": "less half of other and a tenth of the activations",
+    "high": "with fragmentation: a tenth of activations and logits, and as much again as other",
+}
+
+
+def comparison(plans: Plans, one: int, other: int, paper: Paper = PLAIN) -> str:
+    """Two plans side by side: their parts, and which parts make the difference."""
+    first, second = plans.rank(one), plans.rank(other)
+    names = sorted({*first.parts, *second.parts}, key=lambda part: -abs(first.parts.get(part, 0.0) - second.parts.get(part, 0.0)))
+    rows = []
+    for part in names:
+        here, there = first.parts.get(part, 0.0), second.parts.get(part, 0.0)
+        rows.append([part, show(here, "s", 3), show(there, "s", 3), _difference(there - here, "s")])
+    rows.append(["step", show(first.step_s, "s", 3), show(second.step_s, "s", 3), _difference(second.step_s - first.step_s, "s")])
+    here, there = first.memory["total"], second.memory["total"]
+    rows.append(["memory", show(here, "B", 3), show(there, "B", 3), _difference(there - here, "B")])
+    verdict = f"Plan {other} takes {percent(second.step_s / first.step_s)} of the time of plan {one}"
+    if abs(second.step_s / first.step_s - 1) < 0.05:
+        verdict += ": too close to tell apart"
+    titles = (f"{one}: {first.name}", f"{other}: {second.name}")
+    return "\n".join([subject(plans), "", table(("", *titles, "difference"), rows, paper), "", f"{verdict}."])
+
+
+def _difference(amount: float, dimension: str) -> str:
+    return f"{'-' if amount < 0 else '+'}{show(abs(amount), dimension, 3)}"
+
+
+def plan_rows(plans: Plans) -> Sequence[dict[str, Any]]:
+    """A row per plan, for CSV and Parquet."""
+    rows = []
+    for number, plan in enumerate(plans.plans, 1):
+        row: dict[str, Any] = {
+            "rank": number,
+            **plan.mesh,
+            "microbatch": plan.microbatch,
+            "recompute": plan.recompute,
+            "format": plan.format,
+        }
+        row |= {
+            "step_s": plan.step_s,
+            "low_s": plan.low_s,
+            "high_s": plan.high_s,
+            "mfu": plan.mfu,
+            "fits": plan.fits,
+            "bubble_s": plan.bubble_s,
+        }
+        row["tokens_per_s_per_chip"] = plan.tokens_per_s_per_chip
+        row |= {f"memory_{part}": amount for part, amount in plan.memory.items()}
+        row |= {f"{part.replace(' ', '_')}_s": plan.parts.get(part, 0.0) for part in FORMULAS}
+        rows.append(row)
+    return rows

@@ -1,0 +1,167 @@
+"""`roofline plan` and `rl.plan`: what is tried, ranked, shown and written."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+from roofline.cli import main
+from roofline.errors import RooflineError, UsageError
+from roofline.plan.plans import EQUAL
+from roofline.plan.question import sequences
+from roofline.render.plans import FORMULAS, MEMORY
+
+WORDS = ["plan", "llama3-8b", "h100", "x16", "--batch", "64", "--seq", "8192"]
+CONTRACT = "mesh microbatch recompute format step_s low_s high_s tokens_per_s_per_chip mfu memory exposed assumed"
+
+
+def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main([*WORDS, *words]) == 0
+    return capsys.readouterr().out
+
+
+def test_plans_use_all_devices_fit_and_come_fastest_first() -> None:
+    plans = rl.plan("llama3-8b", "h100", 16, batch=64, seq=8192)
+    assert len(plans.plans) > 20
+    for plan in plans.plans:
+        mesh = plan.mesh
+        assert mesh["tp"] * mesh["pp"] * mesh["cp"] * mesh["fsdp"] * mesh["data"] == 16
+        assert 64 % (plan.microbatch * mesh["fsdp"] * mesh["data"]) == 0
+        assert plan.memory["total"] <= 1.15 * plans.capacity
+        assert plan.low_s < plan.step_s < plan.high_s
+        assert plan.step_s == pytest.approx(sum(plan.parts.values()))
+        assert plan.tokens_per_s_per_chip == pytest.approx(64 * 8192 / plan.step_s / 16)
+    order = [(plan.fits != "yes", plan.step_s) for plan in plans.plans]
+    assert order == sorted(order)
+
+
+def test_what_is_given_is_kept() -> None:
+    plans = rl.plan(
+        "llama3-70b", "gb200", "x64", batch="2M tokens", mesh="pp=4", format="mxfp8", recompute="full", microbatch="1", most={"tp": 2}
+    )
+    assert plans.batch == 256  # 244.1, as a number that meshes divide
+    assert {plan.mesh["pp"] for plan in plans.plans} == {4}
+    assert max(plan.mesh["tp"] for plan in plans.plans) <= 2
+    assert {(plan.format, plan.recompute, plan.microbatch) for plan in plans.plans} == {("mxfp8", "full", 1.0)}
+    assert {plan.mesh["tp"] for plan in rl.plan("llama3-8b", "h100", 8, batch=8, no=["tp"]).plans} == {1}
+
+
+def test_a_whole_mesh_is_predicted_even_where_it_does_not_fit() -> None:
+    plans = rl.plan("llama3-405b", "h100", 16, batch=16, mesh="tp=8 pp=1 cp=1 fsdp=rest data=1", microbatch=1, recompute="none")
+    assert [plan.fits for plan in plans.plans] == ["needs offload"]
+    assert plans.plans[0].mesh["fsdp"] == 2
+    with pytest.raises(UsageError, match=r"none of .* plans fits"):
+        rl.plan("llama3-405b", "h100", 16, batch=16)
+
+
+def test_meshes_count_devices_and_chips_count_chips() -> None:
+    plans = rl.plan("llama3-70b", "v7x", 64, batch=256, mesh="tp=1 pp=1 cp=1 fsdp=rest data=1", recompute="full", microbatch=2)
+    assert (plans.chips, plans.devices, plans.plans[0].mesh["fsdp"]) == (64, 128, 128)
+    assert plans.plans[0].tokens_per_s_per_chip == pytest.approx(256 * 8192 / plans.plans[0].step_s / 64)
+    sliced = rl.plan("llama3-8b", "2x v5p:4x4x4", batch=256)
+    assert (sliced.chips, sliced.slices) == (128, 2)
+    assert sliced.plans[0].exposed["data"] > 0
+
+
+def test_batches_are_sequences_or_tokens() -> None:
+    assert sequences("1536", 8192) == sequences("1536 sequences", 8192) == sequences(1536, 1) == 1536
+    assert sequences("4M tokens", 8192) == sequences("4M", 8192) == 512
+    for wrong in ("many", "-3", "1.5"):
+        with pytest.raises(UsageError, match="--batch"):
+            sequences(wrong, 8192)
+
+
+def test_the_interval_widens_where_nothing_was_published() -> None:
+    known, unknown = (rl.plan("llama3-8b", chip, 8, batch=8, network="50 GB/s").plans[0] for chip in ("h100", "h20"))
+    assert unknown.high_s / unknown.step_s > known.high_s / known.step_s
+
+
+def test_the_first_screen_says_the_best_plan_its_interval_and_what_was_assumed(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "--tokens", "15T", "--price", "2")
+    best = rl.plan("llama3-8b", "h100", 16, batch=64, seq=8192).best
+    assert text.startswith("llama3-8b (8.03 G parameters, ")
+    assert f"Best plan: {best.name}, microbatch" in text
+    assert "15 T tokens: " in text
+    assert "Assumed: the software of megatron; CUDA graphs unknown" in text
+    equal = [line for line in text.splitlines() if " = " in line and line[:1].isdigit()]
+    plans = rl.plan("llama3-8b", "h100", 16, batch=64, seq=8192)
+    assert len(equal) == sum(plan.step_s <= best.step_s * (1 + EQUAL) for plan in plans.plans[1:8])
+
+
+def test_every_term_and_every_byte_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    plans = rl.plan("qwen3-30b", "gb200", 64, batch=512, seq=16384, format="nvfp4", mesh="tp=2 pp=2 cp=2 ep=8 data=rest fsdp=1")
+    assert main(["plan", "qwen3-30b", "gb200", "x64", "--batch", "512", "--seq", "16384", "--format", "nvfp4", "--mesh",
+                 "tp=2 pp=2 cp=2 ep=8 data=rest fsdp=1", "--explain", "1"]) == 0  # fmt: skip
+    text = capsys.readouterr().out
+    for part in plans.plans[0].parts:
+        assert f"\n{part} " in text
+        assert FORMULAS[part][0] in text
+    for part in plans.plans[0].memory:
+        assert MEMORY[part] in text
+
+
+def test_every_formula_names_a_function() -> None:
+    from importlib import import_module
+
+    for _, where in FORMULAS.values():
+        module, _, function = where.partition(".")
+        assert callable(getattr(import_module(f"roofline.plan.{module}"), function))
+
+
+def test_two_plans_are_compared_part_by_part(capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(capsys, "--compare", "1", "9")
+    plans = rl.plan("llama3-8b", "h100", 16, batch=64, seq=8192)
+    assert f"1: {plans.plans[0].name}" in text
+    assert f"9: {plans.plans[8].name}" in text
+    assert "Plan 9 takes" in text
+
+
+def test_requirements_decide_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*WORDS, "--require", "step < 100 s", "--require", "mfu > 5%", "--require", "memory < 80 GB"]) == 0
+    assert main([*WORDS, "--require", "step < 1 ms"]) == 3
+    assert "not met by the best plan: step < 1 ms" in capsys.readouterr().err
+
+
+def test_json_has_the_contract_and_csv_a_row_per_plan(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    found = json.loads(said(capsys, "--json", "-", "--csv", str(tmp_path / "plans.csv")))
+    assert found["schema"] == "roofline.plan/1"
+    for plan in found["plans"]:
+        assert set(plan) >= set(CONTRACT.split())
+        assert plan["memory"]["total"] == pytest.approx(sum(plan["memory"][part] for part in list(plan["memory"])[:6]))
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "plans.csv").read_text())))
+    assert len(rows) == len(found["plans"])
+    assert float(rows[0]["step_s"]) == found["plans"][0]["step_s"]
+
+
+def test_a_config_file_is_planned_like_a_name(tmp_path: Path) -> None:
+    keys = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(keys | {"intermediate_size": 14336, "vocab_size": 128256}))
+    by_file, by_name = (rl.plan(model, "h100", 8, batch=64) for model in (str(tmp_path), "llama3-8b"))
+    assert by_file.plans == by_name.plans
+
+
+def test_wrong_words_are_errors_with_the_words_that_are_known() -> None:
+    for words, message in (
+        (["llama3-8", "h100", "x8"], "no model named 'llama3-8'; did you mean 'llama3-8b'"),
+        (["llama3-8b", "h10", "x8"], "no machine named 'h10'; did you mean 'h100-sxm'"),
+        (["llama3-8b", "h100"], "how many chips"),
+        (["llama3-8b", "h100", "many"], "number of chips"),
+        (["llama3-8b", "h100", "x8", "--mesh", "tq=2"], "with an axis of tp, pp, vp, cp, ep, fsdp, data"),
+        (["llama3-8b", "h100", "x8", "--format", "fp6"], "one of bf16, fp8, fp8row, fp8block, mxfp8, nvfp4, int8"),
+        (["llama3-8b", "a100-80", "x8", "--format", "fp8"], "no matrix rate for fp8"),
+        (["llama3-8b", "h100", "x8", "--stack", "nanotron"], "one of megatron, torchtitan"),
+        (["llama3-8b", "h100", "x8", "--set", "graphs=some"], "one of none, layers, step, unknown"),
+        (["llama3-8b", "h100", "x8", "--set", "speed=9"], "one of graphs, exchange-overlap, async-tp, offload, routing"),
+        (["llama3-8b", "h100", "x8", "--recompute", "most"], "one of layernorm"),
+        (["llama3-8b", "h100", "x8", "--require", "speed > 3"], "a name of step"),
+        (["llama3-8b", "h100", "x8", "--explain", "100000"], "there are plans 1 to"),
+        (["llama3-8b", "h100", "x7", "--batch", "64"], "no mesh of 7 devices divides 64 sequences"),
+        (["qwen3-30b", "h100", "x8", "--mesh", "tp=1 pp=1 cp=1 ep=512 fsdp=8 data=1"], "ep=512 is more than the 8 ranks"),
+    ):  # fmt: skip
+        from roofline.cli.plan import run
+
+        with pytest.raises(RooflineError, match=message):
+            run(words)
