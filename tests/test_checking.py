@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import roofline as rl
 from every import every
-from roofline.analysis.budgets import finding_names
+from roofline.analysis.budgets import check_change, read_conditions
 from roofline.checking import Check
 from roofline.checking.baselines import baseline_of
 from roofline.checking.conditions import parse_conditions
@@ -15,7 +15,9 @@ from roofline.checking.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.checking.op_filter import filtered
 from roofline.errors import UsageError
 from roofline.render.budgets import broken_text, check_text, without_repeated_causes
+from roofline.render.export import to_json
 from roofline.report import Finding, OpInfo, Point, Report
+from roofline.rules.words import kinds
 from roofline.sources.baseline_json import read_baseline, write_baseline
 from roofline.workload import PeakMemory
 from test_comparison import op, report
@@ -238,7 +240,7 @@ def test_only_findings_about_the_quantity_are_its_cause(condition: str, causes: 
 
 
 def test_every_kind_of_cause_is_a_kind_of_finding() -> None:
-    assert {*DISTANCE, *BYTES, *KERNELS, *MEMORY} <= set(finding_names())
+    assert {*DISTANCE, *BYTES, *KERNELS, *MEMORY} <= set(kinds())
 
 
 def test_the_cause_of_too_long_a_step_is_what_would_save_most_wherever_it_is() -> None:
@@ -322,3 +324,17 @@ def test_a_product_in_more_kernels_does_not_run_more_often() -> None:
         (one,) = rl.check(later, "launches <= baseline", baseline=rl.baseline(before)).checks
         said[name] = [cause for cause in one.causes if cause.startswith("more matrix work")]
     assert said == {"split": [], "more": ["more matrix work: mm 8x8, 8x8 bf16 runs 8 times, 4 in the baseline"]}
+
+
+def test_an_earlier_report_is_a_baseline_and_limits_are_those_of_a_comparison(tmp_path: Path) -> None:
+    (point,) = run().points
+    earlier = run()
+    slower = tuple(replace(op, time_s=1.1 * op.time_s) for op in earlier.ops if op.time_s)
+    later = replace(earlier, ops=slower, points=(replace(point, time_s=11.0),))  # a tenth more
+    file = tmp_path / "before.json"
+    file.write_bytes(to_json(earlier))
+    for limit, holds in (("time +5%", False), ("time +11%", True), ("mfu -1%", True), ("launches +0%", True), ("hbm > baseline", False)):
+        (compared,) = check_change([earlier], [later], read_conditions(limit, "run")).checks  # without steps
+        for baseline in (earlier, file, str(file)):
+            (found,) = rl.check(later, limit, baseline=baseline).checks
+            assert (found.holds, found.found, found.allowed) == (holds, compared.found, compared.allowed), limit

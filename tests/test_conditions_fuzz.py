@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roofline as rl
-from roofline.analysis.budgets import check_change, read_limits
+from roofline.analysis.budgets import check_change, read_conditions
 from roofline.checking import BudgetCheck
 from roofline.checking.conditions import ALIASES, Quantity, parse_conditions
 from roofline.checking.op_filter import FIELDS
@@ -123,8 +123,8 @@ def test_reading_what_was_read_gives_the_same(text: str) -> None:
     st.sampled_from(["step", "time"]),
 )
 def test_limits(text: str, time: str) -> None:
-    one_line(lambda: check_change([run()], [run()], read_limits(text, time)))
-    one_line(lambda: check_change([program()], [program(), program()], read_limits(text, time)))
+    one_line(lambda: check_change([run()], [run()], read_conditions(text, time)))
+    one_line(lambda: check_change([program()], [program(), program()], read_conditions(text, time)))
 
 
 @given(

@@ -20,7 +20,8 @@ from msgspec.structs import replace
 from .cost import sum_of_known
 from .errors import expect
 from .op_parts import part
-from .report import MachineInfo, Number, OpInfo, Report, Throughput
+from .quantities import known_flops, launches, run_s
+from .report import MachineInfo, Number, OpInfo, Report
 from .resource import main_bound
 from .selection import averaged_steps, per_step
 from .units import percent, show
@@ -274,17 +275,10 @@ def _side(ops: Sequence[OpInfo]) -> Side:
         floor_s=_floors(ops),
         efficiency=ops[0].efficiency if len(ops) == 1 else _efficiency(ops),
         bound=main_bound((op.bound, op.own_s or op.floor_s or 0.0) for op in ops),
-        flops=sum(_known_flops(op) for op in ops),
+        flops=sum(known_flops(op) for op in ops),
         bytes=_bytes(ops),
-        launches=sum(op.kernels or op.count for op in ops),
+        launches=sum(map(launches, ops)),
     )
-
-
-def _known_flops(op: OpInfo) -> Number:
-    """The op's FLOP; where some are unknown, the sum of the known ones."""
-    if op.flops is not None:
-        return op.flops
-    return sum(op.known.get(unit, 0) if amount is None else amount for unit, amount in op.work.items())
 
 
 def _bytes(ops: Iterable[OpInfo]) -> dict[str, Number]:
@@ -353,36 +347,21 @@ def _by_change(delta: Delta) -> tuple[float, str, str, tuple[int, ...], tuple[in
 def _totals(report: Report) -> Totals:
     time = sum_of_known(op.own_s for op in report.ops)
     floor = _floors(report.ops)
+    wall_s = run_s(report)  # device-seconds only where there is one device
     return Totals(
         time_s=time,
         floor_s=floor,
         efficiency=floor / time if floor and time else None,
-        wall_s=_wall(report),
+        wall_s=report.coverage.wall_s if wall_s is None and len(report.input.devices) < 2 else wall_s,
         ops=len(report.ops),
         step_s=next((point.time_s for point in report.points if point.scope == "average" and point.infeed_outfeed), None),
-        flops=sum(_known_flops(op) for op in report.ops),
+        flops=sum(known_flops(op) for op in report.ops),
         bytes=_bytes(report.ops),
-        launches=sum(op.kernels or op.count for op in report.ops),
+        launches=sum(map(launches, report.ops)),
         peak_bytes=report.memory.peak_bytes if report.memory else None,
-        throughput={word: found.per_s for word, found in _throughput(report).items()},
+        throughput={word: found.per_s for word, found in report.main_point.throughput.items()} if report.main_point else {},
         unknown=sum(None in (*op.work.values(), *op.bytes.values()) for op in report.ops),
     )
-
-
-def _throughput(report: Report) -> dict[str, Throughput]:
-    """The throughput of the average step, or of a program that was not run."""
-    found = (point.throughput for point in report.points if point.infeed_outfeed and point.scope in ("average", "total"))
-    return next(filter(None, found), {})
-
-
-def _wall(report: Report) -> float | None:
-    """The wall clock of the run; device-seconds only where there is one device."""
-    if report.coverage.run_s is not None:
-        return report.coverage.run_s
-    total = report.total
-    if total is not None and total.time_s is not None:
-        return total.time_s
-    return report.coverage.wall_s if len(report.input.devices) < 2 else None
 
 
 def _machine_notes(before: MachineInfo, after: MachineInfo) -> list[str]:

@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 
 from .causes import IDLE, PARTS
-from .report import Number, OpInfo, Report
-from .resource import HBM, Resource, named
+from .report import Number, OpInfo, Point, Report
+from .resource import HBM, named
 
 TEXT, HARDWARE = "text", "hardware"  # units of what is no number: words, and parts of a chip
 SECONDS, FLOP, BYTES, RATE, SPEED, INTENSITY, SHARE, COUNT = "s", "FLOP", "B", "FLOP/s", "B/s", "FLOP/B", "1", ""
@@ -242,7 +242,8 @@ def _idle(report: Report) -> Number | None:
     return point.lost.get("idle") if point and point.time_s is not None else None
 
 
-def _run(report: Report) -> Number | None:
+def run_s(report: Report) -> Number | None:
+    """The wall clock of the run."""
     total = report.total
     return report.coverage.run_s if report.coverage.run_s is not None else total.time_s if total else None
 
@@ -255,11 +256,14 @@ def _expected(op: OpInfo) -> Number | None:
     return op.expected.time_s if op.expected else op.floor_s
 
 
-def _known_flops(op: OpInfo) -> Number:
-    """The FLOP of an op; the known ones where some are not."""
-    if op.flops is not None:
-        return op.flops
-    return sum(op.known.get(key, 0) if amount is None else amount for key, amount in op.work.items() if Resource(key).is_arithmetic)
+def launches(op: OpInfo) -> Number:
+    """Its kernels, or executions where kernels are not known."""
+    return op.kernels or op.count
+
+
+def known_flops(one: OpInfo | Point) -> Number:
+    """The known FLOP, all or a part."""
+    return sum(amount or 0 for name, amount in (*one.work.items(), *one.known.items()) if named(name).is_arithmetic)
 
 
 def _whole(name: str, unit: str, meaning: str, of: Callable[[Report], Number | None], missing: str, **more: Any) -> OfReport:
@@ -291,7 +295,7 @@ OF_REPORTS = (
         explained_by="time",
         aliases=("step time",),
     ),
-    _whole("run", SECONDS, "wall clock of the run", _run, NOT_MEASURED, explained_by="time", aliases=("run time",)),
+    _whole("run", SECONDS, "wall clock of the run", run_s, NOT_MEASURED, explained_by="time", aliases=("run time",)),
     _sum_measured("time", "measured time of the ops", lambda op: None if op.time_s is None else op.weight_s),
     _sum("minimum time", SECONDS, "minimum time of the ops", attrgetter("floor_s"), aliases=("minimum", "floor")),
     _sum("expected step", SECONDS, "expected time of a step, with idle time where that is predicted", _expected, whole=True),
@@ -307,7 +311,7 @@ OF_REPORTS = (
     ),
     _sum_measured("lost", "self time of the ops above the minimum time of their needed work", attrgetter("lost_s"), of_step=True),
     _whole("idle", SECONDS, PARTS[IDLE].meaning, _idle, NOT_MEASURED, of_step=True),
-    _sum("flops", FLOP, "floating-point operations", _known_flops, aliases=("flop", "work")),
+    _sum("flops", FLOP, "floating-point operations", known_flops, aliases=("flop", "work")),
     _whole(
         "peak memory",
         BYTES,
@@ -317,7 +321,7 @@ OF_REPORTS = (
         aliases=("memory",),
     ),
     _whole("donated memory", BYTES, "arguments whose memory outputs take over", _of_memory("donated"), NO_MEMORY),
-    _sum("launches", COUNT, "kernels, or executions where kernels are not known", lambda op: op.kernels or op.count, aliases=("kernels",)),
+    _sum("launches", COUNT, "kernels, or executions where kernels are not known", launches, aliases=("kernels",)),
     _sum("ops", COUNT, "distinct ops", lambda op: 1),
     _sum("executions", COUNT, "executions of ops", attrgetter("count"), aliases=("count",)),
     _sum("fusions", COUNT, "ops that are fusions", lambda op: int("fusion" in f"{op.category} {op.name}")),

@@ -1,7 +1,7 @@
 """Budgets: conditions on a report, its baseline, and the report on another chip where a condition names one."""
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -9,14 +9,14 @@ from msgspec.structs import replace
 from ..checking import BudgetCheck, Check, check_conditions
 from ..checking.amounts import amount_of
 from ..checking.baselines import Baseline, baseline_of
-from ..checking.conditions import Condition, Quantity, parse_conditions, parse_limits
-from ..checking.report_changes import difference
+from ..checking.conditions import Condition, Quantity, parse_conditions
+from ..checking.report_changes import difference, headline_of
 from ..errors import expect
 from ..machines import load
 from ..report import Report
 from ..rules.words import kinds
 from ..sources.baseline_json import read_baseline
-from ..sources.report_json import as_recording
+from ..sources.report_json import as_recording, stored_report
 from ..sources.samples import is_sample
 from . import assemble
 from .what_if import timed, what_if
@@ -26,17 +26,21 @@ def check(
     report: Report,
     conditions: str | Iterable[str | Condition],
     *,
-    baseline: Baseline | str | Path | None = None,
+    baseline: Baseline | Report | str | Path | None = None,
     on_chip: Callable[[str], Report] | None = None,
 ) -> BudgetCheck:
     """Compare a report with conditions: ``check(report, "step < 30 ms and peak memory < 70 GB").holds``.
 
-    All must hold. ``baseline`` is one, or its file. ``on_chip`` gives the report on a chip that a condition names; by default the file that
-    the report was made from is analyzed for it, else the report's own ops.
+    All must hold. ``baseline`` is one, an earlier report, or the file of either. ``on_chip`` gives the report on a chip that a condition
+    names; by default the file that the report was made from is analyzed for it, else the report's own ops.
     """
     expect(report, Report, "rl.analyze(path)")
-    kept = read_baseline(baseline) if isinstance(baseline, str | Path) else baseline
-    return check_conditions(report, read_conditions(conditions), kept, cache(on_chip or (lambda chip: on_another_chip(report, chip))))
+    earlier = stored_report(baseline) if isinstance(baseline, str | Path) else baseline
+    read = read_conditions(conditions, headline_of([earlier, report]) if isinstance(earlier, Report) else "time")
+    if isinstance(earlier, Report):
+        earlier = replace(baseline_of(earlier, read), file="" if isinstance(baseline, Report) else str(baseline))
+    kept = read_baseline(baseline) if earlier is None and isinstance(baseline, str | Path) else earlier
+    return check_conditions(report, read, kept, cache(on_chip or partial(on_another_chip, report)))
 
 
 def check_change(before: Sequence[Report], after: Sequence[Report], limits: Sequence[Condition], file: str = "before") -> BudgetCheck:
@@ -63,20 +67,10 @@ def _by_amount(reports: Sequence[Report], quantity: Quantity | None) -> list[tup
     return sorted(zip(amounts, reports, strict=True), key=lambda one: one[0] or 0.0)
 
 
-def read_conditions(conditions: str | Iterable[str | Condition]) -> tuple[Condition, ...]:
-    """Conditions from text; a kind of finding that does not exist is an error."""
+def read_conditions(conditions: str | Iterable[str | Condition], time: str = "time") -> tuple[Condition, ...]:
+    """Conditions from text; a kind of finding that does not exist is an error. ``time`` is what the word refers to in ``time +5%``."""
     texts = [conditions] if isinstance(conditions, str) else conditions
-    return tuple(one for text in texts for one in ([text] if isinstance(text, Condition) else parse_conditions(text, finding_names())))
-
-
-def read_limits(text: str, time: str) -> tuple[Condition, ...]:
-    """Limits of changes, such as ``time +5%``, from text."""
-    return parse_limits(text, time, finding_names())
-
-
-def finding_names() -> tuple[str, ...]:
-    """The kinds of findings that there are."""
-    return kinds()
+    return tuple(one for text in texts for one in ([text] if isinstance(text, Condition) else parse_conditions(text, kinds(), time)))
 
 
 def on_another_chip(report: Report, chip: str) -> Report:

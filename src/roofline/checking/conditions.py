@@ -1,9 +1,10 @@
 """Conditions on a report: the language of budgets.
 
     conditions = condition { ("and" | ", " | ";" | new line) condition }
-    condition  = "no" ("findings" | ["finding"] KIND) | quantity ["of" ops] ["on" CHIP] operator limit
+    condition  = "no" ("findings" | ["finding"] KIND) | quantity ["of" ops] ["on" CHIP] (operator limit | growth)
     operator   = "<" | "<=" | ">" | ">=" | "==" | "=" | "!="
     limit      = amount | [factor] "baseline" [("+" | "-") percentage]
+    growth     = ("+" | "-") percentage
 
 ``ops`` is a filter, as on the page (`op_filter`). For a ratio (mfu), a percentage is the value itself; for anything else, a share of the
 whole report's amount. A text that cannot be read is an error that names the word.
@@ -31,7 +32,7 @@ _BASELINE = re.compile(
 _BARE = re.compile(r"\d+(\.\d*)?|\.\d+", re.ASCII)  # a number without a unit
 _QUOTES = ('"', "/")
 _SEPARATOR = re.compile(r"(?:[;\n]|,\s)\s*(?:and(?=\s))?|(?:^|\s+)and(?=\s|$)", re.IGNORECASE)
-# `time +5%` of two reports: at most 5% more; `mfu -2%`: at most 2% less
+# `time +5%`: at most 5% more than in the baseline; `mfu -2%`: at most 2% less
 _GROWTH = re.compile(r"(?P<quantity>.*\S)\s*(?P<sign>[+-])\s*(?P<more>[\d.,_]+)\s*%", re.DOTALL)
 
 
@@ -93,27 +94,23 @@ class Condition(Struct, frozen=True, kw_only=True):
         return self.quantity is not None and self.quantity.is_measured
 
 
-def parse_conditions(text: str, kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
-    """The conditions of a text, all of which must hold; ``kinds`` are the valid kinds of findings, if given."""
-    return tuple(_condition(part, kinds) for part in split_conditions(text))
+def parse_conditions(text: str, kinds: tuple[str, ...] = (), time: str = "time") -> tuple[Condition, ...]:
+    """The conditions of a text, all of which must hold; ``kinds`` are the valid kinds of findings, if given.
 
-
-def parse_limits(text: str, time: str = "time", kinds: tuple[str, ...] = ()) -> tuple[Condition, ...]:
-    """Limits on changes from one report to another, such as ``time +5%, mfu -2%``; other conditions apply to the later report.
-
-    ``time`` is the quantity that the word "time" refers to.
+    ``time`` is the quantity that the word refers to in a growth such as ``time +5%``.
     """
-    found: list[Condition] = []
-    for part in split_conditions(text):
-        match = _GROWTH.fullmatch(part)
-        if match is None or _OPERATOR.search(_masked(match["quantity"])):
-            found += parse_conditions(part, kinds)
-            continue
-        name = time if match["quantity"].lower() == "time" else match["quantity"]
-        sign = "<=" if match["sign"] == "+" else ">="
-        (condition,) = parse_conditions(f"{name} {sign} baseline {match['sign']} {match['more']}%", kinds)
-        found.append(replace(condition, text=part if name == match["quantity"] else f"{part} ({name})"))
-    return tuple(found)
+    return tuple(_growth(part, kinds, time) or _condition(part, kinds) for part in split_conditions(text))
+
+
+def _growth(text: str, kinds: tuple[str, ...], time: str) -> Condition | None:
+    """The condition on a change since the baseline: at most so much more, or at most so much less."""
+    match = _GROWTH.fullmatch(text)
+    if match is None or _OPERATOR.search(_masked(match["quantity"])):
+        return None
+    name = time if match["quantity"].lower() == "time" else match["quantity"]
+    sign = "<=" if match["sign"] == "+" else ">="
+    condition = _condition(f"{name} {sign} baseline {match['sign']} {match['more']}%", kinds)
+    return replace(condition, text=text if name == match["quantity"] else f"{text} ({name})")
 
 
 def split_conditions(text: str) -> list[str]:

@@ -6,7 +6,7 @@ contains 0 is noise.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import sqrt
 from statistics import fmean, variance
 
@@ -15,8 +15,8 @@ from msgspec import Struct
 from ..dtypes import DTYPES
 from ..report import Number, OpInfo, Report
 from ..units import percent, plain
-from .amounts import amount_of, counted_ops, part_of_op
-from .baselines import kind_of
+from .amounts import amount_of, counted_ops
+from .baselines import BaselineOp, summed_ops
 from .conditions import Quantity
 
 SCHEMA = "roofline.changes/1"
@@ -28,6 +28,10 @@ _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2
 _T_LIMIT = 1.96
 TIMES = ("step", "run", "time", "minimum time")  # candidates for the headline: the first that all reports have
 FIGURES = (*TIMES, "idle", "mfu", "flops", "peak memory", "launches", "findings")  # in addition to the bytes of each memory and link
+
+
+NO_OPS = BaselineOp(op="")
+Amount = Callable[[BaselineOp], Number]
 
 
 class Change(Struct, frozen=True, kw_only=True):
@@ -111,6 +115,13 @@ def report_changes(before: Sequence[Report], after: Sequence[Report], files: tup
     )
 
 
+def headline_of(reports: Sequence[Report]) -> str:
+    """The time that two reports are compared by: of the step, of the run, of the ops or their minimum, the first that both have."""
+    names = [name for name in _names(reports, ()) if name in TIMES]
+    known = (name for name in names if all(amount_of(report, Quantity(name=name)).value for report in reports))
+    return next(known, "time")
+
+
 def _names(reports: Iterable[Report], ops: Iterable[Sequence[OpInfo]]) -> list[str]:
     """The quantities that reports may have; the time of a step only where all have steps."""
     levels = sorted({level for rows in ops for op in rows for level in op.bytes})
@@ -144,21 +155,29 @@ def _mean(amounts: Sequence[Number]) -> Number:
 
 
 def _op_changes(before: Sequence[Sequence[OpInfo]], after: Sequence[Sequence[OpInfo]], basis: str) -> tuple[OpChange, ...]:
-    sides = [[_by_kind(rows) for rows in side] for side in (before, after)]
+    sides = [[summed_ops(ops, timed=True) for ops in side] for side in (before, after)]
     kinds = [list(dict.fromkeys(kind for run in side for kind in run)) for side in sides]
     earlier = _in_other_formats(*kinds)
+    time: Amount = (lambda row: row.time_s) if basis == "time" else (lambda row: row.minimum_s)
     found = []
     for kind in dict.fromkeys(kind for side in kinds for kind in side if kind not in earlier.values()):
         was = earlier.get(kind, kind)
-        mine, theirs = ([run.get(name, []) for run in side] for name, side in zip((was, kind), sides, strict=True))
-        seconds = _change(basis, "s", _parts(mine, basis), _parts(theirs, basis))
-        launches = _change("launches", "", _parts(mine, "launches"), _parts(theirs, "launches"))
-        matched = "new" if not any(mine) else "gone" if not any(theirs) else "both"
+        mine, theirs = ([run.get(name, NO_OPS) for run in side] for name, side in zip((was, kind), sides, strict=True))
+        seconds, launches = _row_change(basis, "s", time, mine, theirs), _row_change("launches", "", _launches, mine, theirs)
+        matched = "new" if was not in kinds[0] else "gone" if kind not in kinds[1] else "both"
         reasons = _reasons(mine, theirs, launches, basis) if matched == "both" and seconds.change else ()
         if kind != was:
             reasons = (f"number format {' '.join(_formats(was))} → {' '.join(_formats(kind))}", *reasons)
         found.append(OpChange(op=kind, seconds=seconds, launches=launches, matched=matched, reasons=reasons))
     return tuple(sorted(found, key=lambda one: (-abs(one.seconds.change), one.op)))
+
+
+def _launches(row: BaselineOp) -> Number:
+    return row.launches
+
+
+def _row_change(name: str, unit: str, amount: Amount, before: Sequence[BaselineOp], after: Sequence[BaselineOp]) -> Change:
+    return _change(name, unit, [amount(row) for row in before], [amount(row) for row in after])
 
 
 def _in_other_formats(before: Sequence[str], after: Sequence[str]) -> dict[str, str]:
@@ -178,37 +197,33 @@ def _formats(kind: str) -> list[str]:
     return list(dict.fromkeys(_FORMATS.findall(kind)))
 
 
-def _by_kind(ops: Sequence[OpInfo]) -> dict[str, list[OpInfo]]:
-    found: dict[str, list[OpInfo]] = {}
-    for op in ops:
-        found.setdefault(kind_of(op), []).append(op)
-    return found
-
-
-def _parts(runs: Sequence[Sequence[OpInfo]], name: str) -> list[Number]:
-    return [sum(part_of_op(op, name) or 0 for op in ops) for ops in runs]
-
-
-def _reasons(mine: Sequence[Sequence[OpInfo]], theirs: Sequence[Sequence[OpInfo]], launches: Change, basis: str) -> tuple[str, ...]:
+def _reasons(before: Sequence[BaselineOp], after: Sequence[BaselineOp], launches: Change, basis: str) -> tuple[str, ...]:
     """What changed about ops of one kind: work, bytes, launches and efficiency."""
     reasons = []
-    levels = sorted({level for side in (mine, theirs) for run in side for op in run for level in op.bytes})
-    for name, more, less in (("flops", "more work", "less work"), *((level, "more bytes", "fewer bytes") for level in levels)):
-        one = _change(name, "", _parts(mine, name), _parts(theirs, name))
-        if one.ratio is not None and abs(one.ratio) > NOTABLE:
-            what = f" of {name}" if name not in ("flops", "hbm") else ""
-            reasons.append(f"{more if one.change > 0 else less}{what} ({signed_percent(one.ratio)})")
+    amounts: dict[str, Amount] = {"flops": lambda row: row.flops}
+    amounts |= {level: _bytes_over(level) for level in sorted({level for row in (*before, *after) for level in row.bytes})}
+    for name, amount in amounts.items():
+        found = _row_change(name, "", amount, before, after)
+        if found.ratio is not None and abs(found.ratio) > NOTABLE:
+            what = "work" if name == "flops" else "bytes"
+            less = "less" if name == "flops" else "fewer"
+            of = f" of {name}" if name not in ("flops", "hbm") else ""
+            reasons.append(f"{'more' if found.change > 0 else less} {what}{of} ({signed_percent(found.ratio)})")
     if launches.change:
         reasons.append(f"{'more' if launches.change > 0 else 'fewer'} launches ({plain(launches.before)} → {plain(launches.after)})")
-    efficiency: list[float | None] = [_ratio(_parts(side, "minimum time"), _parts(side, "time")) for side in (mine, theirs)]
-    was, now = efficiency
+    was, now = _efficiency(before), _efficiency(after)
     if basis == "time" and was and now and abs(now - was) > NOTABLE:
         reasons.append(f"{'higher' if now > was else 'lower'} efficiency ({percent(was)} → {percent(now)})")
     return tuple(reasons)
 
 
-def _ratio(above: Sequence[Number], below: Sequence[Number]) -> float | None:
-    return sum(above) / sum(below) if sum(below) else None
+def _bytes_over(level: str) -> Amount:
+    return lambda row: row.bytes.get(level, 0)
+
+
+def _efficiency(rows: Sequence[BaselineOp]) -> float | None:
+    time = sum(row.time_s for row in rows)
+    return sum(row.minimum_s for row in rows) / time if time else None
 
 
 def signed_percent(part: float) -> str:

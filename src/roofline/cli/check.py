@@ -16,7 +16,7 @@ from ..machines.detection import DEFAULT_CHIP
 from ..render.budgets import check_text, checks_text
 from ..render.export import Row
 from ..report import Report
-from ..sources.baseline_json import read_baseline, write_baseline
+from ..sources.baseline_json import write_baseline
 from ..sources.budget_toml import read_budget
 from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
@@ -56,7 +56,8 @@ def parser() -> Parser:
     made.add_argument(
         "--require", action="append", default=[], metavar="CONDITION", help="a condition: 'peak memory < 70 GB'; may be repeated"
     )
-    made.add_argument("--baseline", metavar="FILE", help="figures to compare with, as in 'flops == baseline' (default: that of --budget)")
+    compared = "baseline or earlier report to compare with, as in 'flops == baseline' and 'time +5%%' (default: that of --budget)"
+    made.add_argument("--baseline", metavar="FILE", help=compared)
     made.add_argument("--update", action="store_true", help="write the baseline from this input, then check")
     function = made.add_argument_group("functions")
     function.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096]")
@@ -83,7 +84,7 @@ def run(words: Sequence[str]) -> int:
         if needing := [one.text for one in conditions if one.of_baseline]:
             raise UsageError(f"condition {needing[0]!r} needs the baseline {file}, which does not exist; write it with --update")
         file = None
-    found = check(report, texts, baseline=read_baseline(file) if file else None, on_chip=on_chip)
+    found = check(report, texts, baseline=file, on_chip=on_chip)
     emit(args, lambda page: checks_text(found.checks), found, lambda: [_row(one) for one in found.checks])
     return BROKEN if found.broken else NOT_KNOWN if found.not_known else 0
 

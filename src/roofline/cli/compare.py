@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from ..analysis import analyze
-from ..analysis.budgets import check_change, read_limits
+from ..analysis.budgets import check_change, read_conditions
 from ..analysis.throughput import with_throughput
 from ..checking import Check
 from ..checking.report_changes import ReportChanges, Trend, report_changes, trend
@@ -130,7 +130,7 @@ def _versions(args: argparse.Namespace) -> list[list[str]]:
 def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: Callable[[], ReportChanges]) -> tuple[Check, ...]:
     """The conditions of --fail-on, checked on the first and the last version."""
     headline = changes().headline
-    limits = read_limits(args.fail_on, headline.quantity if headline else "time")
+    limits = read_conditions(args.fail_on, headline.quantity if headline else "time")
     return check_change(versions[0], versions[-1], limits, changes().files[0]).checks
 
 

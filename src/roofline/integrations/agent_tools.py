@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..analysis import analyze as analyze_file
 from ..analysis import describe, price
 from ..analysis.budgets import check as check_report
-from ..analysis.budgets import check_change, on_another_chip, read_conditions, read_limits
+from ..analysis.budgets import check_change, on_another_chip, read_conditions
 from ..analysis.what_if import what_if as predict
 from ..checking import Check
 from ..checking.amounts import counted_ops
@@ -106,7 +106,7 @@ class AgentTools:
         """
         sides = [self._report(name, chip) for name in (before, after)]
         found = report_changes(sides[:1], sides[1:], (before, after))
-        words = read_limits(limits, found.headline.quantity if found.headline else "time") if limits else ()
+        words = read_conditions(limits, found.headline.quantity if found.headline else "time") if limits else ()
         checked = check_change(sides[:1], sides[1:], self.folder.conditions(words), before)
         changed = [one for one in found.ops if one.seconds.change or one.matched != "both"]
         return {

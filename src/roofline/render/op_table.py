@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
-from ..quantities import COUNT, INTENSITY, OP, OP_ALIASES, SHARE, TEXT, OfOp
-from ..report import Expected, OpInfo, Point, Report
-from ..resource import CROSS_LANE_UNITS, MEMORY_UNITS, Resource, named
+from ..quantities import COUNT, INTENSITY, OP, OP_ALIASES, SHARE, TEXT, OfOp, known_flops
+from ..report import Expected, OpInfo, Report
+from ..resource import CROSS_LANE_UNITS, MEMORY_UNITS, Resource
 from ..units import percent, plain, show
 from ..workload import is_upper_bound
 from .tables import PLAIN, Cell, Paper, table
@@ -68,12 +68,6 @@ def label(op: OpInfo, *, phase: bool = False) -> str:
     often = plain(op.count, 3) if op.count >= OFTEN else ""
     parts = [op.label or op.name, PHASES.get(op.phase, op.phase) if phase else "", f"×{often}" if often else ""]
     return "  ".join(filter(None, parts))
-
-
-def known_flops(one: OpInfo | Point) -> float:
-    """The known FLOP, all or a part."""
-    amounts = [*one.work.items(), *one.known.items()]
-    return sum(amount or 0 for name, amount in amounts if named(name).is_arithmetic)
 
 
 def _at_least(amount: float | None, known: float, unit: str) -> str:

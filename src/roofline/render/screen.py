@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from ..folding import TableRows, by_loss, table_rows
 from ..grouping import GroupTable
 from ..machine import LATENCY
+from ..quantities import known_flops
 from ..report import Finding, Report
 from ..resource import HBM, named
 from ..selection import averaged_steps
 from ..units import number_of, percent, rounded, show
-from .op_table import known_flops, ops_text
+from .op_table import ops_text
 from .program_facts import program_facts
 from .tables import PLAIN, Paper, facts, shorten, shorten_label, table
 from .text import findings_text, groups_text, notes_text, op_notes
