@@ -267,6 +267,15 @@ def test_a_product_of_padded_tiles_is_told_to_fill_part_of_the_matrix_unit_too(t
     assert "fills 25% of the matrix unit: 64 contracted elements for 256 rows" in kinds["matrix-fill"]
 
 
+def test_products_that_a_compiler_writes_out_of_a_transform_have_no_sizes_to_change(tmp_path: Path) -> None:
+    file = tmp_path / "transform.hlo"
+    for name, is_told in (("jit(f)/dot_general", True), ("jit(f)/jit(fft)", False), ("jit(f)/jit(cholesky)/cholesky", False)):
+        file.write_text(NARROW.replace("dim_labels=bf_io->bf", f'dim_labels=bf_io->bf, metadata={{op_name="{name}"}}'))
+        report = analyze(str(file), load("v5e"))
+        assert any(finding.kind == "matrix-fill" for finding in report.findings) == is_told
+        assert report.ops[0].unneeded == {"padded": 2 * 8192 * 64 * 8192}
+
+
 def test_sizes_that_fill_the_matrix_unit_are_no_finding(tmp_path: Path) -> None:
     file = tmp_path / "prefetched.hlo"
     file.write_text(PREFETCHED)

@@ -143,13 +143,14 @@ class Collective(Struct, frozen=True, kw_only=True, tag="collective"):
 
 class MatrixWork(Struct, frozen=True, kw_only=True):
     """Products of one execution, by how their sizes fill a matrix unit: ``depth`` contracted elements fill its rows, one of ``widths`` its
-    columns, whichever the compiler puts there.
+    columns, whichever the compiler puts there. It ``is_compilers`` if a compiler wrote them out of a transform, a factorisation or a solve.
     """
 
     flops: int
     depth: int
     widths: tuple[int, ...]
     compute: str = "bf16"
+    is_compilers: bool = False
 
     def fill(self, side: int) -> float:
         """The share of a unit of ``side`` rows and columns that works: the rest multiplies padding.

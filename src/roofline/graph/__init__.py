@@ -8,11 +8,13 @@ not ``sure``.
 from .backend import CPU, GPU_BY_REQUEST, Backend
 from .graph import NO_KERNEL, Gradient, Graph, Kernel, Node, Operation, Phase, Region
 from .operators import (
+    EXPANDED,
     MULTIPLYING,
     RENAMING,
     ROW_BY_ROW,
     SCALING,
     SOFTMAXES,
+    SOLVING,
     SPREADING,
     Array,
     Axes,
@@ -30,6 +32,7 @@ from .operators import (
 
 __all__ = [
     "CPU",
+    "EXPANDED",
     "GPU_BY_REQUEST",
     "MULTIPLYING",
     "NO_KERNEL",
@@ -37,6 +40,7 @@ __all__ = [
     "ROW_BY_ROW",
     "SCALING",
     "SOFTMAXES",
+    "SOLVING",
     "SPREADING",
     "Array",
     "Axes",

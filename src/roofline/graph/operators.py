@@ -79,6 +79,8 @@ class Operator(StrEnum):
 RENAMING = frozenset((Operator.VIEW, Operator.TRANSPOSE, Operator.CAST, Operator.COPY))  # the same elements under another name
 SOFTMAXES = frozenset((Operator.SOFTMAX, Operator.LOG_SOFTMAX))
 MULTIPLYING = frozenset((Operator.DOT, Operator.CONVOLUTION, Operator.ATTENTION))
+SOLVING = frozenset((Operator.FACTOR, Operator.DECOMPOSE, Operator.SOLVE, Operator.INVERSE))
+EXPANDED = SOLVING | {Operator.FOURIER}  # compilers may write them out as products
 SCALING = frozenset((Operator.MULTIPLY, Operator.DIVIDE, Operator.NEGATE))
 SPREADING = RENAMING | {Operator.BROADCAST}
 ROW_BY_ROW = 1  # of a view that keeps the order of elements row by row, whatever the order in memory

@@ -1,4 +1,7 @@
-"""The finding about products whose sizes fill part of a TPU's matrix unit: the rest of its rows or columns multiplies padding."""
+"""The finding about products whose sizes fill part of a TPU's matrix unit: the rest of its rows or columns multiplies padding.
+
+Their sizes are the author's: products that a compiler writes out of a transform, a factorisation or a solve do not count.
+"""
 
 from collections.abc import Sequence
 
@@ -58,7 +61,9 @@ def _unfilled(op_times: OpTimes, id: int, machine: Machine) -> _Unfilled | None:
         return None
     main = max(products, key=lambda product: product.flops / product.fill(side))
     padding_s = _padding_s(prediction, products, side)
-    return _Unfilled(id, main, padding_s) if padding_s and main.fill(side) < LEAST else None
+    if not padding_s or main.is_compilers or main.fill(side) >= LEAST:
+        return None
+    return _Unfilled(id, main, padding_s)
 
 
 def _padding_s(prediction: Prediction, products: Sequence[MatrixWork], side: int) -> float:

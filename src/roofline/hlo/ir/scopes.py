@@ -1,4 +1,4 @@
-"""Framework names of instructions: the named scope they were traced in, and whether they belong to a gradient.
+"""Framework names of instructions: the named scope they were traced in, what their author wrote, and whether they belong to a gradient.
 
 JAX writes ``jit(step)/transpose(jvp(layer0))/attn/dot_general``: jitted functions, transformations around a scope, scopes, and the
 primitive last.
@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from itertools import chain, groupby
 
+from ...graph import Operator
+
 # Segments that say how a program is built, not what it is.
 _NOISE = re.compile(
     r"body(_fun|_jaxpr)?|branch_\d+_fun|call_exported|checkpoint|closed_call|cond(_fun)?|core_call|custom_(jvp|vjp)_call(_jaxpr)?|custom_lin|eval_jaxpr|main|"
@@ -15,6 +17,14 @@ _NOISE = re.compile(
 )
 _EMPTY = re.compile(r"/{2,}")  # scopes without a name, inside of parentheses
 _WRAPPED = re.compile(r"([A-Za-z_]\w*)\((.*)\)", re.DOTALL)
+_WRITTEN = {  # by the last part of a name
+    "transpose": Operator.TRANSPOSE,
+    "while": Operator.LOOP,
+    "fft": Operator.FOURIER,
+    "cholesky": Operator.FACTOR,
+    "triangular_solve": Operator.SOLVE,
+    **dict.fromkeys(("geqrf", "householder_product", "qr", "lu", "eigh", "svd"), Operator.DECOMPOSE),
+}
 _DROPPED = ("jit", "pjit", "pmap", "xla_pmap", "core_call", "remat", "checkpoint", "shard_map")
 
 
@@ -84,3 +94,12 @@ def _unwrapped(segment: str) -> str:
             return ""
         segment = match[2]
     return segment
+
+
+def written(op_name: str) -> Operator | None:
+    """What the author wrote, if the last part of a name tells it: a move, a loop, or what compilers write out as products.
+
+    >>> written("jit(f)/jit(_solve_triangular)/triangular_solve") is Operator.SOLVE
+    True
+    """
+    return _WRITTEN.get(op_name.rpartition(";")[2].rpartition("/")[2].removeprefix("jit(").removesuffix(")"))

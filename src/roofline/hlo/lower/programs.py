@@ -18,7 +18,7 @@ from ...graph.facts.equal_arrays import equal_arrays
 from ..ir.attributes import NO_METADATA
 from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
-from ..ir.scopes import direction
+from ..ir.scopes import direction, written
 from ..ir.shapes import Shape
 from ..price.elementwise import ELEMENTWISE
 from ..price.pricing import FREE, Pricer
@@ -30,14 +30,6 @@ Tree = int | tuple["Tree", ...]  # an array, or the parts of a tuple
 _RUN = ("while", "conditional", "call")  # their work is that of instructions in other computations
 _BY_AUTHOR = "rematted_computation"  # in JAX's names of what it computes again
 _BY_COMPILER = re.compile(r"\.remat\d*(\.|$)")  # in the names of instructions that XLA computes again
-_NAMED = {  # what the author wrote, by the last part of its name
-    "transpose": Operator.TRANSPOSE,
-    "while": Operator.LOOP,
-    "fft": Operator.FOURIER,
-    "cholesky": Operator.FACTOR,
-    "triangular_solve": Operator.SOLVE,
-    **dict.fromkeys(("geqrf", "householder_product", "qr", "lu", "eigh", "svd"), Operator.DECOMPOSE),
-}
 _EINSUM = r"(?<![\w.])[a-zA-Z.]+(?:,[a-zA-Z.]+)*->[a-zA-Z.]*(?![\w.])"
 # Instructions whose results follow from their operands, and from the parameters of their nodes.
 _PLAIN = ELEMENTWISE - {"compare", "map", "reduce-precision", "stochastic-convert"} | {"copy", "copy-start", "bitcast", "reshape"}
@@ -404,8 +396,7 @@ def _are_one_operation(product: Node, total: Node) -> bool:
 
 def _operation(name: str) -> Operation | None:
     """What an author's operation of this name is, if it moves elements, is an einsum, or has products that the compiler wrote."""
-    last = name.rpartition(";")[2]
-    operator, einsum = _NAMED.get(last.rpartition("/")[2].removeprefix("jit(").removesuffix(")")), re.search(_EINSUM, last)
+    operator, einsum = written(name), re.search(_EINSUM, name.rpartition(";")[2])
     return Operation(operator, einsum[0] if einsum else "") if operator or einsum else None
 
 

@@ -10,12 +10,14 @@ from math import prod
 
 from ...cost import Cost
 from ...dtypes import DType, dtype, one_pass_note, passes_note, wider
+from ...graph import EXPANDED
 from ...operation import MatrixWork
 from ...ops.convolution import multiply_adds, pairs
 from ...ops.product import real_flops
 from ...resource import Resource, matrix, vector
 from ..ir.attributes import WindowDimension
 from ..ir.platforms import Platform
+from ..ir.scopes import written
 from ..ir.shapes import Shape
 from .types import Site
 from .work import Inner, Rule, Work
@@ -110,8 +112,11 @@ def product(site: Site, count: int, left: Shape, right: Shape, depth: int = 0, w
     if site.platform == "tpu" and not site.instruction.word("algorithm"):
         note = note or one_pass_note(wider(left.number, right.number), unit.kind)
     fills = site.platform == "tpu" and unit.unit == "matrix" and flops > 0 and depth > 0 and all(widths)
-    products = (MatrixWork(flops=flops, depth=depth, widths=widths, compute=unit.kind),) if fills and widths else ()
-    return Work(Cost.of({unit: flops}), (note,) if note else (), products)
+    if not fills or not widths:
+        return Work(Cost.of({unit: flops}), (note,) if note else ())
+    is_compilers = written(site.instruction.op_name) in EXPANDED
+    filling = MatrixWork(flops=flops, depth=depth, widths=widths, compute=unit.kind, is_compilers=is_compilers)
+    return Work(Cost.of({unit: flops}), (note,) if note else (), (filling,))
 
 
 def unit_of(site: Site, left: DType, right: DType) -> Resource:

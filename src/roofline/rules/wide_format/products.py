@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from ...cost import NOTHING, Cost, less_traffic
-from ...graph import NO_KERNEL, RENAMING, Array, Graph, Node, Operator, Sizes, Windows
+from ...graph import EXPANDED, NO_KERNEL, RENAMING, SOLVING, Array, Graph, Node, Operator, Sizes, Windows
 from ...graph.facts.biases import bias_kernel, function_kernels
 from ...graph.facts.casts import cast_of, is_float, widened
 from ...resource import HBM, Resource, matrix
@@ -28,7 +28,6 @@ _MOST_KERNELS = 3  # from a product to the solve of its result
 _MOST_VISITED = 20  # nodes that an operand depends on
 _FACTORS = {Operator.DOT: 2, Operator.CONVOLUTION: 2, Operator.ATTENTION: 3}  # how many of its operands a product multiplies
 _ATTENTION = (Operator.ATTENTION, Operator.ATTENTION_GRADIENT)
-_SOLVING = (Operator.FACTOR, Operator.DECOMPOSE, Operator.SOLVE, Operator.INVERSE)
 
 
 def wide_products(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
@@ -138,9 +137,9 @@ class _WideProducts:
     def _is_solved(self, kernel: int) -> bool:
         """Whether a factorisation or solve takes a product's result, perhaps with a few changes."""
         graph, kernels = self._graph, {kernel}
-        for _ in range(_MOST_KERNELS if graph.of(*_SOLVING) else 0):
+        for _ in range(_MOST_KERNELS if graph.of(*SOLVING) else 0):
             users = [user for before in kernels for user in users_of(graph, before)]
-            if any(user.operator in _SOLVING for user in users):
+            if any(user.operator in SOLVING for user in users):
                 return True
             kernels = {user.kernel for user in users} - {NO_KERNEL, *self.nodes}
         return False
@@ -177,7 +176,7 @@ def multiplying(graph: Graph) -> Iterator[tuple[int, Resource]]:
 def _is_of_solver(graph: Graph, node: Node) -> bool:
     """Whether a node is a factorisation or solve, or a product of which a compiler makes one that the author wrote, or a transform."""
     written = graph.operations.get(node.operation) if node.operator in _FACTORS else None
-    return node.operator in _SOLVING or (written is not None and written.operator in (Operator.FOURIER, *_SOLVING))
+    return node.operator in SOLVING or (written is not None and written.operator in EXPANDED)
 
 
 def _main(inside: Iterable[Node]) -> Node:
