@@ -43,12 +43,12 @@ def command(folder: Path, *options: str) -> tuple[float, bytes]:
 def race(folder: Path) -> None:
     """Every way to read a run, each of which has to write the same report."""
     kept = str(folder.parent / f"{folder.name}-kept")
-    command(folder, "--cache", kept)
+    command(folder, "--read", f"cache={kept}")
     ways = {
-        "one process": ("--jobs", "1", "--no-cache"),
-        "two processes": ("--jobs", "2", "--no-cache"),
-        "as it comes": ("--no-cache",),
-        "kept, one process": ("--jobs", "1", "--cache", kept),
+        "one process": ("--read", "jobs=1", "cache=no"),
+        "two processes": ("--read", "jobs=2", "cache=no"),
+        "as it comes": ("--read", "cache=no"),
+        "kept, one process": ("--read", "jobs=1", f"cache={kept}"),
     }
     results = {way: command(folder, *options) for way, options in ways.items()}
     baseline, expected = results["one process"]

@@ -80,7 +80,7 @@ def reference(stream: Path, seconds: float) -> dict[str, float]:
 def measured(file: Path, quick: bool) -> dict[str, float]:
     """The same rates as `roofline chips measure` finds them."""
     with redirect_stdout(StringIO()):
-        main(["measure", "--device", "cpu", "-o", str(file), *(["--quick"] if quick else [])])
+        main(["chips", "measure", "--device", "cpu", "-o", str(file), *(["--quick"] if quick else [])])
     card = read_card(file)
     memory = card.machine.ceiling("hbm")
     assert memory is not None

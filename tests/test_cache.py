@@ -214,13 +214,13 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(prof
     silent = Cache(blocked / "inside")
     assert read_file(profile, Reading(module=MODULE, cache=silent)) == read_part(profile)
     assert (silent.entries(), silent.clear()) == ([], 0)
-    with pytest.raises(UsageError, match=r"inside: cannot write the cache: Not a directory; use another folder, or --no-cache"):
+    with pytest.raises(UsageError, match=r"inside: cannot write the cache: Not a directory; use another folder, or --read cache=no"):
         Cache.at(blocked / "inside")
 
 
 def test_a_folder_is_not_tried_out_with_a_file_that_a_kill_would_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(UsageError, match="cannot write the cache: the folder is not writable; use another folder, or --no-cache"):
+    with pytest.raises(UsageError, match="cannot write the cache: the folder is not writable; use another folder, or --read cache=no"):
         Cache.at(tmp_path)
 
 
@@ -247,7 +247,7 @@ def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, c
         patch.setenv("ROOFLINE_CACHE", str(tmp_path / "usual"))
         assert main(["analyze", profile]) == 0
         assert not (tmp_path / "usual").exists()
-        assert main(["analyze", profile, "--cache", str(folder)]) == 0
+        assert main(["analyze", profile, "--read", f"cache={folder}"]) == 0
     assert len(list(folder.rglob(f"*{SUFFIX}"))) == 1
     plain = capsys.readouterr().out
     half = len(plain) // 2

@@ -143,13 +143,17 @@ def test_flop_and_bytes_need_no_unit_after_a_prefix(capsys: Capture) -> None:
 
 def test_corrections_are_asked_for_by_name(capsys: Capture) -> None:
     words = ("op", "--flops", "989.4 TFLOP", "--chip", "h100")
-    floors = [json_of(capsys, *words, *more)["ops"][0]["floor_s"] for more in ((), ("--sustained", "50%"), ("--communication", "0.75"))]
+    floors = [
+        json_of(capsys, *words, *more)["ops"][0]["floor_s"]
+        for more in ((), ("--correct", "sustained=50%"), ("--correct", "communication=0.75"))
+    ]
     assert floors == pytest.approx([1, 2, 4])
-    late = json_of(capsys, *words, "--bytes", "3.35 TB", "--overlap", "0")["ops"][0]
+    late = json_of(capsys, *words, "--bytes", "3.35 TB", "--correct", "overlap=0")["ops"][0]
     assert late["expected_s"] == pytest.approx(2)
-    assert json_of(capsys, "op", "--bytes", "1", "--launches", "1000", "--chip", "h100")["ops"][0]["expected_s"] == pytest.approx(2e-3)
+    launched = json_of(capsys, "op", "--bytes", "1", "--correct", "launches=1000", "--chip", "h100")
+    assert launched["ops"][0]["expected_s"] == pytest.approx(2e-3)
     vector = ("op", "--flops", "67 TFLOP", "--unit", "vector", "--dtype", "fp32", "--chip", "h100")
-    assert json_of(capsys, *vector, "--limit", "no FMA")["ops"][0]["floor_s"] == pytest.approx(2)
+    assert json_of(capsys, *vector, "--correct", "limit=no FMA")["ops"][0]["floor_s"] == pytest.approx(2)
 
 
 def test_a_rate_may_be_set_in_place(capsys: Capture) -> None:
@@ -297,9 +301,9 @@ def test_the_table_is_filtered_and_grouped_but_the_json_is_whole(capsys: Capture
     text = out_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--by", "category")
     assert "matmul" in text
     assert "elementwise" in text
-    rows = list(csv.DictReader(io.StringIO(out_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--bound", "matrix", "--csv", "-"))))
+    rows = list(csv.DictReader(io.StringIO(out_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--filter", "bound=matrix", "--csv", "-"))))
     assert {row["bound"] for row in rows} == {"matrix"}
-    assert len(json_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--name", "nvjet")["ops"]) == 44
+    assert len(json_of(capsys, "analyze", SAMPLE, "--chip", "h200", "--filter", "name:/nvjet/")["ops"]) == 44
 
 
 def test_colour_is_for_terminals_alone(capsys: Capture) -> None:
@@ -368,8 +372,8 @@ BAD = [
     (["op", "matmul", "3", "4", "5", "--dtype", "bf61"], 2, "no number format named 'bf61'; did you mean"),
     (["op", "matmul", "3", "4", "5", "--set", "hbm=3 GHz"], 2, "'3 GHz' is in Hz, not in B/s"),
     (["op", "matmul", "3", "4", "5", "--set", "hbm"], 2, "hbm"),
-    (["op", "matmul", "3", "4", "5", "--overlap", "2"], 2, "not between 0 and 1"),
-    (["op", "matmul", "3", "4", "5", "--limit", "x"], 2, "has no limit named 'x'"),
+    (["op", "matmul", "3", "4", "5", "--correct", "overlap=2"], 2, "not between 0 and 1"),
+    (["op", "matmul", "3", "4", "5", "--correct", "limit=x"], 2, "has no limit named 'x'"),
     (["op", "matmul", "3", "4", "5", "--wieghts", "int8"], 2, "unrecognized arguments: --wieghts int8; did you mean --weights?"),
     (["op", "attention", "--free", "kv_len", "--q_len=1"], 2, "unrecognized arguments: --q_len=1; did you mean --q-len?"),
     (["analyze", "run", "--zzz"], 2, "unrecognized arguments: --zzz; see: roofline analyze --help"),
@@ -391,7 +395,7 @@ BAD = [
     (["op", "chain", "gelu", "--shape", "4xfour"], 2, "--shape"),
     (["op", "chain", "gelu", "relu", "--shape", "4x4", "--groups", "3"], 2, "do not match the stages"),
     (["analyze", "nowhere.csv"], 1, "nowhere.csv: no such file"),
-    (["analyze", SAMPLE, "--name", "("], 2, "("),
+    (["analyze", SAMPLE, "--filter", "("], 2, "missing closing parenthesis"),
     (["analyze", SAMPLE, "--json", "-", "--csv", "-"], 2, "both go to standard output"),
     (["analyze", SAMPLE, "--json", "/nowhere/x.json"], 1, "cannot write"),
     (["analyze", SAMPLE, "-o", "chart.bmp"], 2, "chart.bmp"),
@@ -457,6 +461,6 @@ def test_a_full_disk_is_said_in_one_line() -> None:
 
 
 def test_wrong_options_are_told_before_anything_is_read(capsys: Capture) -> None:
-    for words in (["--columns", "colour"], ["--overlap", "2"], ["--sustained", "hbm=2"]):
+    for words in (["--columns", "colour"], ["--correct", "overlap=2"], ["--correct", "sustained-hbm=2"]):
         assert main(["analyze", "no-such-file.csv", *words]) == 2
         assert "no-such-file" not in capsys.readouterr().err, words

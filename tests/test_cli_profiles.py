@@ -100,7 +100,7 @@ def test_counters_join_the_hosts_of_a_run(capsys: Capture, tmp_path: Path) -> No
 
 
 def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None:
-    assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--name", "^fusion.4$"]) == 0
+    assert main(["analyze", str(FUSION), "--counters", str(COUNTERS), "--filter", "name:/^fusion.4$/"]) == 0
     said = capsys.readouterr().out
     table = said.partition("Model and hardware counters")[2].partition("\n\n")[0].split("\n")
     assert [line.split()[-3:] for line in table if " hbm " in line] == [["10.51", "GB", "0.979"]]
@@ -128,8 +128,8 @@ def test_a_cut_off_profile_is_salvaged_and_says_where_it_ends(capsys: Capture, t
     path = tmp_path / "cut.xplane.pb"
     path.write_bytes(FUSION.read_bytes()[:140_000])
     assert main(["analyze", str(path)]) == 1
-    assert "read the rest with --salvage" in capsys.readouterr().err
-    report = analyzed(capsys, str(path), "--salvage")
+    assert "read the rest with --read salvage" in capsys.readouterr().err
+    report = analyzed(capsys, str(path), "--read", "salvage")
     assert len(report["ops"]) == 10
     (note,) = [note for note in report["input"]["notes"] if "truncated" in note]
     assert "truncated after 140,000 bytes (in plane '/host:CPU', line 'python3')" in note
@@ -139,7 +139,7 @@ def test_a_cut_off_profile_is_salvaged_and_says_where_it_ends(capsys: Capture, t
 def test_what_nothing_can_be_salvaged_of_says_where_the_damage_is(capsys: Capture, tmp_path: Path) -> None:
     path = tmp_path / "cut.xplane.pb"
     path.write_bytes(FUSION.read_bytes()[:60_000])
-    assert main(["analyze", str(path), "--salvage"]) == 1
+    assert main(["analyze", str(path), "--read", "salvage"]) == 1
     assert "truncated after 60,000 bytes (in plane '/host:metadata'); no device activity" in capsys.readouterr().err
 
 
@@ -149,7 +149,7 @@ def table_of(capsys: Capture, *words: str) -> list[dict[str, str]]:
 
 
 def test_a_step_is_one_execution_of_each_of_its_ops(capsys: Capture) -> None:
-    rows = table_of(capsys, str(FUSION), "--step", "3")
+    rows = table_of(capsys, str(FUSION), "--only", "step=3")
     assert {row["count"] for row in rows} == {"1"}
     assert [row["name"] for row in rows][:2] == ["loop_multiply_fusion", "loop_add_fusion"]  # of the program in four pieces
     assert sum(float(row["hbm"]) for row in rows) == 4 * 2 * TENSOR + 2 * 4096  # the mask of a row is written and read
@@ -176,8 +176,8 @@ def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None
     [
         (["--columns", "op,bnd"], "no column named 'bnd'; did you mean 'bound'?"),
         (["--columns", "hmb"], "no column named 'hmb'"),
-        (["--step", "99"], "no step '99'; the steps are 0 to 29"),
-        (["--device", "7"], "no device 7; the devices are 0"),
+        (["--only", "step=99"], "no step '99'; the steps are 0 to 29"),
+        (["--only", "device=7"], "no device 7; the devices are 0"),
         (["--depth", "1"], "--depth needs --by scope"),
     ],
 )
@@ -189,7 +189,7 @@ def test_a_table_that_cannot_be_is_refused_in_one_line(capsys: Capture, words: l
 
 
 def test_columns_are_chosen_by_name(capsys: Capture) -> None:
-    assert main(["analyze", str(FUSION), "--columns", "name,mean,hbm/s,flop/hbm,devices", "--name", "fusion.4"]) == 0
+    assert main(["analyze", str(FUSION), "--columns", "name,mean,hbm/s,flop/hbm,devices", "--filter", "name:/fusion.4/"]) == 0
     lines = capsys.readouterr().out.splitlines()
     place = next(place for place, line in enumerate(lines) if line.startswith("name "))
     assert lines[place].split() == ["name", "mean", "hbm", "B/s", "FLOP/B", "hbm", "devices"]

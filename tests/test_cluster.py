@@ -47,8 +47,8 @@ def test_a_cluster_gives_the_same_bytes(dask_cluster: str, run_folder: Path, par
     assert len(told) == len(parts)
     assert told[-1][0] == told[-1][1]
     written = tmp_path / "report.json"
-    assert main(["analyze", str(run_folder), "--cluster", dask_cluster, "--chip", "h200-sxm", "--json", str(written)]) == 0
-    assert main(["analyze", str(run_folder), "--jobs", "1", "--chip", "h200-sxm", "--json", str(tmp_path / "here.json")]) == 0
+    assert main(["analyze", str(run_folder), "--read", f"cluster={dask_cluster}", "--chip", "h200-sxm", "--json", str(written)]) == 0
+    assert main(["analyze", str(run_folder), "--read", "jobs=1", "--chip", "h200-sxm", "--json", str(tmp_path / "here.json")]) == 0
     assert written.read_bytes() == (tmp_path / "here.json").read_bytes()
 
 
@@ -106,9 +106,9 @@ def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_fo
 def test_a_cluster_that_does_not_answer_or_has_no_workers_is_one_line(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr(cluster, "CONNECT_S", 0.2)
-    with pytest.raises(UsageError, match=r"--cluster tcp://127.0.0.1:1: no Dask scheduler found"):
+    with pytest.raises(UsageError, match=r"--read cluster=tcp://127.0.0.1:1: no Dask scheduler found"):
         read([run_folder], cluster="tcp://127.0.0.1:1")
-    with pytest.raises(UsageError, match=r"--cluster ftp://here:1: no Dask scheduler found"):
+    with pytest.raises(UsageError, match=r"--read cluster=ftp://here:1: no Dask scheduler found"):
         read([run_folder], cluster="ftp://here:1")
     monkeypatch.undo()
     with (

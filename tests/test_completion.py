@@ -22,10 +22,14 @@ from roofline.machines import names
     [
         ("ca", ["capture"]),
         ("--v", ["--version"]),
-        ("analyze --b", ["--by", "--bound", "--batch-args"]),
+        ("analyze --b", ["--by", "--batch-args"]),
         ("analyze --by s", ["scope", "step"]),
         ("analyze run --stragglers h", ["host"]),
-        ("analyze run --salvage --per", ["--per-step", "--per-device"]),  # --salvage takes no value
+        ("analyze run --details --per", ["--per-step", "--per-device"]),  # --details takes no value
+        ("analyze run --read jobs=4 ca", ["cache="]),
+        ("analyze run --read jobs=4 --read ", ["jobs=", "cluster=", "cache=", "max-", "salvage"]),
+        ("analyze run --correct sus", ["sustained=", "sustained-"]),
+        ("analyze --read jobs=4 run ca", []),
         ("analyze run --chip h2", ["h20", "h20-3e", "h200-nvl", "h200-sxm"]),
         ("op --flops 1T --unit v", ["vector"]),
         ("op matm", ["matmul"]),
@@ -115,6 +119,6 @@ def test_fish_completes(shell: dict[str, str]) -> None:
 def test_the_command_prints_a_script_or_answers_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--completion", "zsh"]) == 0
     assert capsys.readouterr().out == SHELLS["zsh"]
-    assert main(["--completion", "zsh", "chips", "--li"]) == 0
-    assert capsys.readouterr().out == "--lint\n--lint-all\n"
+    assert main(["--completion", "zsh", "chips", "--co"]) == 0
+    assert capsys.readouterr().out == "--compare\n"
     assert main(["--completion", "csh"]) == 2

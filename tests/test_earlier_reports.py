@@ -20,8 +20,8 @@ def test_a_report_on_a_table_is_the_one_of_today(file: Path, tmp_path: Path, cap
     assert rl.check(old, "time = 8 ms, flops = 2001 GFLOP, hbm = 12 GB, minimum time < 8 ms").holds
     (tmp_path / "ops.csv").write_text(TABLE)
     assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--json", str(tmp_path / "new.json")]) == 0
-    assert main(["compare", str(file), str(tmp_path / "new.json"), "--fail-on", "time +0%, hbm +0%, flops +0%, launches +0%"]) == 0
-    assert main(["compare", str(tmp_path / "new.json"), str(file), "--fail-on", "minimum time +0.1%, efficiency +0.1%"]) == 0
+    assert main(["compare", str(file), str(tmp_path / "new.json"), "--require", "time +0%, hbm +0%, flops +0%, launches +0%"]) == 0
+    assert main(["compare", str(tmp_path / "new.json"), str(file), "--require", "minimum time +0.1%, efficiency +0.1%"]) == 0
     assert main(["analyze", str(file)]) == 0
     assert "attention" in capsys.readouterr().out
 

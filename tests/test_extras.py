@@ -24,7 +24,7 @@ NEEDED = {
     "starlette": ("serve", ["serve", "."]),
     "uvicorn": ("serve", ["serve", "."]),
     "fsspec": ("remote", ["analyze", "memory://bucket/ops.csv"]),
-    "distributed": ("cluster", ["analyze", "run", "--cluster", "tcp://127.0.0.1:1"]),
+    "distributed": ("cluster", ["analyze", "run", "--read", "cluster=tcp://127.0.0.1:1"]),
     "jax": ("jax", ["validate", "jax", "json:dumps", "--args", "2x2"]),
     "mcp": ("mcp", ["mcp"]),
     "torch": ("torch", ["validate", "torch", "json:dumps", "--args", "2x2"]),

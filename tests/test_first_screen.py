@@ -179,8 +179,10 @@ def test_groups_are_of_a_step_too(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_names_are_matched_in_labels_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "layer*/attn  " in _out(capsys, "sample:train", "--name", "^layer./attn")
-    assert "layer*/mlp  " not in _out(capsys, "sample:train", "--name", "^layer./attn").partition("\nop ")[2].partition("\n\n")[0]
+    assert "layer*/attn  " in _out(capsys, "sample:train", "--filter", "name:/^layer.\\/attn/")
+    assert (
+        "layer*/mlp  " not in _out(capsys, "sample:train", "--filter", "name:/^layer.\\/attn/").partition("\nop ")[2].partition("\n\n")[0]
+    )
 
 
 def test_markdown_has_the_same_in_the_same_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

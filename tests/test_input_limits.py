@@ -65,14 +65,14 @@ def test_what_holds_too_much_is_refused_with_the_option_that_raises_the_limit(na
     data, said, option = BOMBS[name]
     path = tmp_path / "bomb"
     path.write_bytes(gzip.compress(data) if packed else data)
-    with pytest.raises(SourceError, match=rf"bomb: .*{said}; if you trust the file, raise the limit: --max {option}=\d+\Z"):
+    with pytest.raises(SourceError, match=rf"bomb: .*{said}; if you trust the file, raise the limit: --read max-{option}=\d+\Z"):
         read(path)
 
 
 def test_a_program_in_a_protobuf_has_so_many_instructions_too() -> None:
     # An empty instruction takes two bytes of the file and a kilobyte of memory.
     empty = bytes_field(3, bytes_field(1, b"c") + bytes_field(2, b"") * 5000)
-    with pytest.raises(SourceError, match=r"more than 200 instructions; .* --max instructions=400"):
+    with pytest.raises(SourceError, match=r"more than 200 instructions; .* --read max-instructions=400"):
         parse_all(bytes_field(1, b"m") + bytes_field(2, b"e") + empty, "bomb")
 
 
@@ -80,25 +80,25 @@ def test_a_program_in_a_protobuf_has_so_many_instructions_too() -> None:
 def test_a_profile_has_so_many_planes_lines_and_names(field: int) -> None:
     plane = bytes_field(2, b"/device:GPU:0") + bytes_field(field, b"") * 2000
     data = bytes_field(1, b"") * 2000 if field == 1 else bytes_field(1, plane)
-    with pytest.raises(SourceError, match=r"bomb: more than 1,000 messages; .* --max messages=2000"):
+    with pytest.raises(SourceError, match=r"bomb: more than 1,000 messages; .* --read max-messages=2000"):
         open_bytes(data, "bomb")
 
 
 def test_the_option_raises_a_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert parse_limits(["rows=1M", "size=2 GB", "values=3k"]) == Limits(size=2 * 10**9, values=3000, rows=10**6)
     for wrong in ("rows", "rows=", "rows=-1", "lines=3", "size=12 FLOP", "rows=1e400"):
-        with pytest.raises(UsageError, match="--max "):
+        with pytest.raises(UsageError, match="--read max-"):
             parse_limits([wrong])
     (tmp_path / "ops.csv").write_bytes(TABLE + b"a,1,1\n" * 20)
-    assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--max", "rows=10"]) == 1
+    assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--read", "max-rows=10"]) == 1
     assert "more than 10 rows" in capsys.readouterr().err
-    assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--max", "rows=30"]) == 0
+    assert main(["analyze", str(tmp_path / "ops.csv"), "--chip", "h100", "--read", "max-rows=30"]) == 0
 
 
 @every("command", ["analyze", "capture", "compare", "fusion-report", "hlo", "serve", "whatif"])
 def test_every_command_that_reads_files_has_the_option(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([command, "--max", "nonsense=1", "x", *(["y"] if command in ("compare", "whatif") else [])]) == 2
-    assert "--max nonsense=1: write one of size=N" in capsys.readouterr().err
+    assert main([command, "--read", "max-nonsense=1", "x", *(["y"] if command in ("compare", "whatif") else [])]) == 2
+    assert "--read max-nonsense=1: write one of max-size=N" in capsys.readouterr().err
 
 
 def ratio(odd: Callable[[], object], plain: Callable[[], object]) -> float:
@@ -267,7 +267,7 @@ def test_a_trace_whose_events_never_end_is_refused(tmp_path: Path, monkeypatch: 
         read(path)
     monkeypatch.setattr(chunks, "MOST_UNPACKED_BYTES", 2**15)
     set_limits(Limits(size=2**15))
-    with pytest.raises(SourceError, match=r"unpacks to more than 32,768 bytes; .*--max size=65536"):
+    with pytest.raises(SourceError, match=r"unpacks to more than 32,768 bytes; .*--read max-size=65536"):
         read(path)
 
 

@@ -11,6 +11,7 @@ from typing import get_args
 import pytest
 
 import roofline as rl
+from command_options import settings
 from every import every
 from roofline.cli import main
 from roofline.cli.commands import module_of
@@ -23,14 +24,14 @@ from roofline.formulas.collective import Algorithm
 SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")
 HLO = str(Path(__file__).parent / "data" / "hlo" / "options.hlo")
 # What these options take is free: a name, a word, or a file, which is an error of status 1 where it cannot be read
-FREE = {"--name", "--anonymize-key", "--counters"}
+FREE = {"--name=", "--anonymize-key=", "--counters=", "--json=", "--csv=", "--parquet=", "--markdown="}
 # A value that is wrong although it looks like the right kind; any other option gets NONSENSE
 WRONG = {
-    "--set": "hmb=3 TB/s",
-    "--sustained": "mtrix=0.5",
-    "--use": "hmb=1 GB",
-    "--output": "figure.bmp",
-    "--cache": SAMPLE,
+    "--set=": "hmb=3 TB/s",
+    "--filter=": "bond=hbm",
+    "--use=": "hmb=1 GB",
+    "--output=": "figure.bmp",
+    "--read=cache=": SAMPLE,
 }
 NONSENSE = "nonsense"
 OUTPUTS = {"--json": "out.json", "--csv": "out.csv", "--parquet": "out.parquet", "--markdown": "out.md"}
@@ -69,15 +70,9 @@ def commands() -> Iterator[tuple[list[str], argparse.ArgumentParser]]:
 
 def wrong_words() -> Iterator[list[str]]:
     for words, parser in commands():
-        for action in parser._actions:
-            option = action.option_strings[-1] if action.option_strings else ""
-            if (
-                option
-                and option not in FREE | OUTPUTS.keys()
-                and action.nargs != 0
-                and not isinstance(action, argparse.BooleanOptionalAction)
-            ):
-                yield [*words, f"{option}={WRONG.get(option, NONSENSE)}"]
+        for option, _ in settings(parser):
+            if option not in FREE:
+                yield [*words, f"{option}{WRONG.get(option, NONSENSE)}"]
 
 
 @every("words", list(wrong_words()))
@@ -100,10 +95,10 @@ def test_a_file_that_cannot_be_written_is_one_line_and_status_1(capsys: Capture,
     [
         (["--set", "hmb=3 TB/s"], "--set hmb: no such resource; did you mean 'hbm'?"),
         (["--set", "matrix/bf61=3 TFLOP/s"], "did you mean 'matrix/bf16'"),
-        (["--sustained", "mtrix=0.5"], "did you mean 'matrix'"),
-        (["--sustained", "ici=0.5"], "h100-sxm has no rate for it"),
-        (["--bound", "hmb"], "--bound hmb: no op has it; did you mean 'hbm'"),
-        (["--category", "matmull"], "--category matmull: no op has it"),
+        (["--correct", "sustained-mtrix=0.5"], "did you mean 'matrix'"),
+        (["--correct", "sustained-ici=0.5"], "h100-sxm has no rate for it"),
+        (["--filter", "bound=hmb"], "bound=hmb: no op has it; did you mean 'hbm'"),
+        (["--filter", "category=matmull"], "category=matmull: no op has it"),
         (["--chip", ""], "chip is empty"),
     ],
 )
@@ -140,9 +135,13 @@ def test_every_algorithm_of_the_formulas_can_be_asked_for() -> None:
 @every("command", ["analyze", "analyze --fusion"])
 def test_what_a_program_does_not_say_is_an_option(capsys: Capture, command: str) -> None:
     words = [*command.split(), HLO, "--chip", "v5e"]
-    assert main([*words, "--trips", "search=10", "--link", "dcn", "--topology", "4", "--algorithm", "ring"]) == 0
+    assert main([*words, "--trips", "search=10", "--network", "link=dcn", "topology=4", "algorithm=ring"]) == 0
     assert "--trips" not in capsys.readouterr().out
-    for wrong, says in (("--trips=serch=3", "did you mean 'search'"), ("--link=nvlink", "it has: ici"), ("--topology=4y4", "4x4")):
+    for wrong, says in (
+        ("--trips=serch=3", "did you mean 'search'"),
+        ("--network=link=nvlink", "it has: ici"),
+        ("--network=topology=4y4", "4x4"),
+    ):
         assert main([*words, wrong]) == 2
         assert says in capsys.readouterr().err
 
@@ -155,12 +154,16 @@ def test_a_comparison_takes_what_a_program_does_not_say(capsys: Capture, tmp_pat
     assert main([*words, "--trips", "search=10", "--trips", "found=30", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["after"]["flops"] == 3 * found["before"]["flops"]
-    for wrong, says in (("--trips=serch=3", "did you mean 'search'"), ("--link=nvlink", "it has: ici"), ("--topology=4y4", "4x4")):
+    for wrong, says in (
+        ("--trips=serch=3", "did you mean 'search'"),
+        ("--network=link=nvlink", "it has: ici"),
+        ("--network=topology=4y4", "4x4"),
+    ):
         assert main([*words, wrong]) == 2
         assert says in capsys.readouterr().err
-    assert main(["compare", SAMPLE, SAMPLE, "--link", "dcn"]) == 2
+    assert main(["compare", SAMPLE, SAMPLE, "--network", "link=dcn"]) == 2
     assert "apply to programs" in capsys.readouterr().err
-    assert main(["compare", str(tmp_path / "lost.hlo"), SAMPLE, "--link", "dcn"]) == 1
+    assert main(["compare", str(tmp_path / "lost.hlo"), SAMPLE, "--network", "link=dcn"]) == 1
     assert "lost.hlo: no such file" in capsys.readouterr().err
     assert main(["analyze", "sample:train", "--trips", "while=3"]) == 2
     assert "apply to one program" in capsys.readouterr().err

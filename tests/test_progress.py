@@ -153,7 +153,7 @@ def test_an_interrupt_ends_long_work_with_status_130_and_one_line_at_most(
     names = [str(tmp_path / f"host{number}.xplane.pb") for number in range(8)]
     for name in names:
         Path(name).write_bytes(profile)
-    words = ["analyze", "--no-cache", "--jobs", "2", *names] if command == "several" else [command, str(tmp_path / "big.hlo")]
+    words = ["analyze", "--read", "cache=no", "jobs=2", *names] if command == "several" else [command, str(tmp_path / "big.hlo")]
     before = signal.signal(signal.SIGALRM, signal.default_int_handler)
     signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:

@@ -50,10 +50,12 @@ def test_progress_covers_all_files_and_never_exceeds_them(run_folder: Path, part
 def test_a_worker_that_is_killed_or_out_of_memory_is_one_line_about_its_file(monkeypatch: pytest.MonkeyPatch) -> None:
     with Worker() as worker:
         worker.kill()
-        with pytest.raises(SourceError, match=r"host1.pb: while reading it the process was killed by SIGKILL, .* memory; try --jobs 1"):
+        with pytest.raises(
+            SourceError, match=r"host1.pb: while reading it the process was killed by SIGKILL, .* memory; try --read jobs=1"
+        ):
             pool._read_by(worker, "host1.pb", HOW, None)
         monkeypatch.setattr(worker, "call", lambda *_, **__: bytearray(2**62))
-        with pytest.raises(SourceError, match=r"host1.pb: out of memory while reading it; try --jobs 1"):
+        with pytest.raises(SourceError, match=r"host1.pb: out of memory while reading it; try --read jobs=1"):
             pool._read_by(worker, "host1.pb", HOW, None)
 
 

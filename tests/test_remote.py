@@ -64,7 +64,7 @@ def test_the_command_takes_addresses(bucket: str, tmp_path: Path) -> None:
     folder = f"{bucket}/logs/plugins/profile/monday"
     whole, apart, disk = (tmp_path / f"{name}.json" for name in ("whole", "apart", "disk"))
     assert main(["analyze", folder, "--json", str(whole)]) == 0
-    assert main(["analyze", f"{folder}/host1.xplane.pb.gz", f"{folder}/host0.xplane.pb", "--no-cache", "--json", str(apart)]) == 0
+    assert main(["analyze", f"{folder}/host1.xplane.pb.gz", f"{folder}/host0.xplane.pb", "--read", "cache=no", "--json", str(apart)]) == 0
     assert whole.read_bytes() == apart.read_bytes()
     (tmp_path / "host0.xplane.pb").write_bytes(FUSION)
     (tmp_path / "host1.xplane.pb.gz").write_bytes(SCAN)
@@ -124,7 +124,7 @@ def test_what_is_wrong_names_the_address(bucket: str, capsys: Capture) -> None:
 
 def test_a_damaged_profile_at_an_address_can_be_salvaged(bucket: str, capsys: Capture) -> None:
     fsspec.filesystem("memory").pipe("/bucket/half.xplane.pb", FUSION[: len(FUSION) * 9 // 10])
-    assert main(["analyze", f"{bucket}/half.xplane.pb", "--salvage"]) == 0
+    assert main(["analyze", f"{bucket}/half.xplane.pb", "--read", "salvage"]) == 0
     assert "truncated after" in capsys.readouterr().out
 
 

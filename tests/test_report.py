@@ -132,7 +132,7 @@ def test_the_known_part_of_an_unknown_amount_is_kept(tmp_path: Path) -> None:
     [
         (StepInfo(step=2, name="train"), "2 train"),
         (StepInfo(step=2, name="train", number=2), "2 train"),
-        (StepInfo(step=0, name="ProfilerStep", number=2), "0 (ProfilerStep 2)"),  # --step takes 0; the program calls it 2
+        (StepInfo(step=0, name="ProfilerStep", number=2), "0 (ProfilerStep 2)"),  # --only step= takes 0; the program calls it 2
         (StepInfo(step=1, number=3), "1 (3)"),
         (StepInfo(step=1), "1"),
         (StepInfo(step=1, name="step"), "1"),  # not "step 1 step"

@@ -126,7 +126,7 @@ def test_limits_decide_the_exit_status(
     times: tuple[float, float], limits: str, status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = tables(tmp_path, a=times[0], b=times[1])
-    assert main(["compare", *files, "--chip", "h100", "--fail-on", limits]) == status
+    assert main(["compare", *files, "--chip", "h100", "--require", limits]) == status
     printed = capsys.readouterr()
     assert said in printed.out + printed.err
 
@@ -135,13 +135,13 @@ def test_two_programs_are_limited_by_their_minimum_time(tmp_path: Path, capsys: 
     text = "HloModule m, is_scheduled=true\nENTRY main {{\n  x = f32[{size}] parameter(0)\n  ROOT y = f32[{size}] sine(x)\n}}\n"
     for name, size in (("a.hlo", 1024), ("b.hlo", 4096)):
         (tmp_path / name).write_text(text.format(size=size))
-    assert main(["compare", str(tmp_path / "a.hlo"), str(tmp_path / "b.hlo"), "--chip", "h100", "--fail-on", "time +5%"]) == 3
+    assert main(["compare", str(tmp_path / "a.hlo"), str(tmp_path / "b.hlo"), "--chip", "h100", "--require", "time +5%"]) == 3
     assert "time +5% (minimum time): found" in capsys.readouterr().out
 
 
 def test_several_runs_a_side_are_grouped_and_noise_breaks_no_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = tables(tmp_path, a1=10, a2=12, a3=8, b1=11, b2=9, b3=11.5, b4=11.5)
-    words = ["compare", *files, "--chip", "h100", "--fail-on", "time +5%"]
+    words = ["compare", *files, "--chip", "h100", "--require", "time +5%"]
     assert main([*words, "--runs", "3,4", "-o", str(tmp_path / "comment.md"), "--json", str(tmp_path / "found.json")]) == 0
     assert "within the noise of 3 and 4 runs" in capsys.readouterr().out
     assert "within the noise of 3 and 4 runs" in (tmp_path / "comment.md").read_text()
@@ -157,7 +157,7 @@ def test_more_than_two_versions_are_a_trend_with_a_figure(tmp_path: Path, capsys
     files = tables(tmp_path, first=10, second=8, third=11.5)
     outputs = [tmp_path / "trend.svg", tmp_path / "trend.md"]
     for output in outputs:
-        assert main(["compare", *files, "--chip", "h100", "--fail-on", "time +5%", "-o", str(output)]) == 3
+        assert main(["compare", *files, "--chip", "h100", "--require", "time +5%", "-o", str(output)]) == 3
     printed = capsys.readouterr().out
     assert "Run time over 3 versions: 10 µs → 11.5 µs (+15%)." in printed
     assert "time +5% (run): found 11.5 µs, allowed at most 10.5 µs" in printed

@@ -18,15 +18,15 @@ def test_every_sample_is_read_by_its_name(name: str, form: str, ops: int) -> Non
     assert set(SAMPLES) == {"train", "counters"}
 
 
-@pytest.mark.parametrize("words", [["compare", "sample:train"], ["analyze", "--cache", "kept"]])
+@pytest.mark.parametrize("words", [["compare", "sample:train"], ["analyze", "--read", "cache=kept"]])
 def test_commands_take_a_sample_where_they_take_a_path(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main([*words, "sample:train"]) == 0
 
 
 def test_a_cluster_is_not_asked_to_read_a_sample(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", "sample:train", "--cluster", "tcp://127.0.0.1:1"]) == 2
-    assert "sample:train: not a profile; --cluster reads profiles only" in capsys.readouterr().err
+    assert main(["analyze", "sample:train", "--read", "cluster=tcp://127.0.0.1:1"]) == 2
+    assert "sample:train: not a profile; a cluster reads profiles only" in capsys.readouterr().err
 
 
 def test_the_tests_hold_no_second_copy() -> None:

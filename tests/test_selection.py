@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from every import every
 from roofline.analysis import analyze
-from roofline.errors import FormulaError, UsageError
+from roofline.checking.op_filter import check_values, filtered
+from roofline.errors import UsageError
 from roofline.grouping import KEYS, group, group_parts, parts_table
 from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
-from roofline.selection import narrow, select, stem
+from roofline.selection import narrow, stem
 
 
 def op(id: int, name: str, time_s: float | None = 1.0, floor_s: float | None = 0.5, **details: object) -> OpInfo:
@@ -20,50 +21,68 @@ def op(id: int, name: str, time_s: float | None = 1.0, floor_s: float | None = 0
 
 
 OPS = (
-    op(0, "dot.1", 4.0, category="dot", bound="matrix", dtype="bf16", unit="matrix", module="jit_step", scope="layer0/attn/qk"),
+    op(
+        0,
+        "dot.1",
+        4.0,
+        label="matmul 8×8×8",
+        category="dot",
+        bound="matrix",
+        dtype="bf16",
+        unit="matrix",
+        module="jit_step",
+        scope="layer0/attn/qk",
+    ),
     op(1, "fusion.2", 2.0, category="loop fusion", bound="hbm", dtype="fp32", unit="vector", module="jit_step", scope="layer0/mlp"),
     op(2, "fusion.3", 1.0, category="loop fusion", bound="hbm", dtype="bf16", unit="vector", module="jit_init", scope="layer1/mlp"),
     op(3, "custom-call", None, None, category="custom call", bound=None),
 )
 
 
-def ids(**filters: object) -> list[int]:
-    return [one.id for one in select(OPS, **filters)]  # type: ignore[arg-type]
+def test_each_condition_keeps_the_ops_it_names_in_their_order() -> None:
+    cases = {
+        "": [0, 1, 2, 3],
+        'category="loop fusion"': [1, 2],
+        'category="Loop Fusion"': [1, 2],
+        "category:fusion": [1, 2],
+        'category=dot or category="custom call"': [0, 3],
+        "bound=hbm": [1, 2],
+        "dtype=bf16": [0, 2],
+        "unit=vector": [1, 2],
+        "program=jit_init": [2],
+        r"name:/^fusion\.\d/": [1, 2],
+        "op:matmul": [0],  # its label
+        "time>=2s": [0, 1],
+        "time>=0s": [0, 1, 2],  # what was never timed has no time to be large enough
+        "bound=hbm dtype=bf16": [2],
+        "category=fuson": [],
+    }
+    assert {text: [one.id for one in filtered(OPS, text)] for text in cases} == cases
 
 
-@every(
-    ("filters", "expected"),
-    [
-        ({}, [0, 1, 2, 3]),
-        ({"category": "loop fusion"}, [1, 2]),
-        ({"category": "Loop Fusion"}, [1, 2]),
-        ({"category": ("dot", "custom call")}, [0, 3]),
-        ({"bound": "hbm"}, [1, 2]),
-        ({"dtype": "bfloat16"}, [0, 2]),
-        ({"unit": "vector"}, [1, 2]),
-        ({"module": "jit_init"}, [2]),
-        ({"name": r"^fusion\.\d"}, [1, 2]),
-        ({"min_time_s": 2.0}, [0, 1]),
-        ({"min_time_s": 0.0}, [0, 1, 2]),  # what was never timed has no time to be large enough
-        ({"bound": "hbm", "dtype": "bf16"}, [2]),
-        ({"category": ()}, []),
-        ({"category": "fuson"}, []),
-    ],
-)
-def test_each_filter_keeps_what_it_names_in_order(filters: dict[str, object], expected: list[int]) -> None:
-    assert ids(**filters) == expected
-
-
-def test_a_bad_regular_expression_is_a_usage_error() -> None:
-    with pytest.raises(UsageError) as error:
-        select(OPS, name="fusion(")
-    assert str(error.value).startswith("'fusion(' is not a regular expression: ")
-    assert "\n" not in str(error.value)
-
-
-def test_an_unknown_number_format_is_refused() -> None:
-    with pytest.raises(FormulaError, match="no number format named 'bf17'"):
-        select(OPS, dtype="bf17")
+def test_a_value_that_no_op_has_is_refused_where_it_is_required() -> None:
+    known = {"bound": ("ici",), "category": (), "program": ()}
+    for text in (
+        "bound=ICI",
+        "bound:hmb",
+        "bound!=hmb",
+        "-category=copy",
+        "not (category=copy or category=x)",
+        "name=x",
+        "category=/co.y/",
+        "bound=none",
+    ):
+        check_values(text, OPS, known)
+    wrong = {
+        "bound=hmb": "filter, character 1: bound=hmb: no op has it; did you mean 'hbm'?",
+        "dot bound=hbm,hmb": "filter, character 5: bound=hmb: no op has it; did you mean 'hbm'?",
+        '-dot (category="Loop fusoin")': "category=Loop fusoin: no op has it; did you mean 'loop fusion'?",
+        "not (a b) module=zzz": "module=zzz: no op has it; there is: jit_step, jit_init",
+    }
+    for text, says in wrong.items():
+        with pytest.raises(UsageError) as error:
+            check_values(text, OPS, known)
+        assert says in str(error.value)
 
 
 def test_groups_sum_time_floor_and_work_longest_first() -> None:
@@ -164,11 +183,11 @@ def test_groups_partition_the_ops_and_keep_their_sums(rows: tuple[OpInfo, ...], 
     assert sum(one.floor_s or 0 for one in found) == pytest.approx(sum(one.floor_s or 0 for one in rows))
 
 
-@given(ROWS, st.sampled_from(["x", "y"]), st.floats(0, 100))
-def test_filters_commute(rows: tuple[OpInfo, ...], category: str, least: float) -> None:
-    both = select(rows, category=category, min_time_s=least)
-    assert both == select(select(rows, category=category), min_time_s=least)
-    assert both == select(select(rows, min_time_s=least), category=category)
+@given(ROWS, st.sampled_from(["x", "y"]), st.integers(0, 100))
+def test_filters_commute(rows: tuple[OpInfo, ...], category: str, least: int) -> None:
+    both = filtered(rows, f"category={category} time>={least}s")
+    assert both == filtered(filtered(rows, f"category={category}"), f"time>={least}s")
+    assert both == filtered(filtered(rows, f"time>={least}s"), f"category={category}")
 
 
 def shared() -> Report:

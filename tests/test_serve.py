@@ -354,7 +354,7 @@ def test_a_damaged_profile_is_one_line_on_its_page_and_in_its_json(tmp_path: Pat
         assert page.status_code == 422
         assert "Traceback" not in page.text
         assert 'role="alert"' in page.text
-        assert ("--salvage -o report.html" in page.text) == ("--salvage" in message)  # the server itself has no such option
+        assert ("--read salvage -o report.html" in page.text) == ("--read salvage" in message)  # the server itself has no such option
         assert runs(server)["host.xplane.pb"]["state"] == "failed"
 
 
@@ -363,9 +363,9 @@ def test_a_truncated_profile_shows_the_command_that_reads_the_rest(tmp_path: Pat
     profile.write_bytes(gzip.decompress(SCAN.read_bytes())[:200_000])
     with client(profile) as server:
         (row,) = runs(server).values()
-        assert "--salvage" in server.get(str(row["json"])).json()["error"]
+        assert "--read salvage" in server.get(str(row["json"])).json()["error"]
         shown = html.unescape(server.get(str(row["page"])).text)
-        assert f"roofline analyze '{profile}' --salvage -o report.html" in shown
+        assert f"roofline analyze '{profile}' --read salvage -o report.html" in shown
         assert "still being written" in shown
 
 
@@ -597,11 +597,14 @@ def test_the_server_reads_up_to_the_limits_that_it_is_given(tmp_path: Path) -> N
     (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
     with client(tmp_path / "ops.csv", read=partial(read_run, options(), Limits(rows=1))) as server:
         (row,) = runs(server).values()
-        assert "more than 1 rows; if you trust the file, raise the limit: --max rows=2" in server.get(str(row["json"])).json()["error"]
+        assert "more than 1 rows; if you trust the file, raise the limit: --read max-rows=2" in server.get(str(row["json"])).json()["error"]
 
 
 def test_the_command_passes_its_limits_on(tmp_path: Path) -> None:
     (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
-    with process(str(tmp_path), "--port", "0", "--max", "rows=1") as (_, home), httpx.Client(base_url=home, timeout=PATIENCE_S) as server:
+    with (
+        process(str(tmp_path), "--port", "0", "--read", "max-rows=1") as (_, home),
+        httpx.Client(base_url=home, timeout=PATIENCE_S) as server,
+    ):
         (row,) = runs(server).values()
         assert "more than 1 rows" in server.get(str(row["json"])).json()["error"]

@@ -79,8 +79,8 @@ def test_the_report_has_the_same_bytes_whoever_reads(run_folder: Path, parts: li
 
 def test_the_command_writes_the_same_bytes_with_one_process_or_two(run_folder: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
-    assert main(["analyze", str(run_folder), "--jobs", "1", "--no-cache", "--json", str(one)]) == 0
-    assert main(["analyze", *files_of([str(run_folder)]), "--jobs", "2", "--cache", str(tmp_path / "kept"), "--json", str(two)]) == 0
+    assert main(["analyze", str(run_folder), "--read", "jobs=1", "cache=no", "--json", str(one)]) == 0
+    assert main(["analyze", *files_of([str(run_folder)]), "--read", "jobs=2", f"cache={tmp_path / 'kept'}", "--json", str(two)]) == 0
     assert one.read_bytes() == two.read_bytes()
 
 
@@ -117,14 +117,14 @@ def test_a_script_needs_no_guard_around_its_main_program(run_folder: Path, tmp_p
     assert ran.stdout == "4\n"
 
 
-@every("words", [["--jobs", "0"], ["--jobs", "many"], ["--cache", "kept", "--no-cache"]])
+@every("words", [["jobs=0"], ["jobs=many"], ["jobs="], ["chache=no"], ["no-cache"]])
 def test_options_that_make_no_sense_are_refused(words: list[str], run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", str(run_folder), *words]) == 2
+    assert main(["analyze", str(run_folder), "--read", *words]) == 2
     assert words[0] in capsys.readouterr().err
 
 
 def test_a_cluster_reads_profiles_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = tmp_path / "ops.csv"
     table.write_text("name,flops,hbm\nadd,1,1\n")
-    assert main(["analyze", str(table), "--cluster", "tcp://127.0.0.1:1"]) == 2
-    assert "ops.csv: not a profile; --cluster reads profiles only" in capsys.readouterr().err
+    assert main(["analyze", str(table), "--read", "cluster=tcp://127.0.0.1:1"]) == 2
+    assert "ops.csv: not a profile; a cluster reads profiles only" in capsys.readouterr().err

@@ -111,7 +111,7 @@ def test_shares_in_the_key_are_those_of_the_table_also_where_ops_overlap_or_are_
     file = tmp_path / "ops.csv"
     # 3 s and 1 s of the run are those of a and b alone: times of overlapping ops add up to more.
     file.write_text("name,category,flops,hbm,time,self_time\na,dot,50,10,4 s,3 s\nb,add,50,10,4 s,1 s\n")
-    for words in ([], ["--category", "dot"]):
+    for words in ([], ["--filter", "category=dot"]):
         assert main(["analyze", str(file), "--chip", "h100", "--chart", *words]) == 0
         lines = capsys.readouterr().out.splitlines()
         assert [line.split()[2] for line in lines if re.match(r"1 +a ", line)] == ["75%"]
@@ -193,7 +193,7 @@ def test_the_command_draws_what_is_shown_when_asked(capsys: pytest.CaptureFixtur
     path = str(DATA / "jax_fusion.xplane.pb")
     assert main(["analyze", path]) == 0
     assert "FLOP/B of HBM" not in capsys.readouterr().out
-    assert main(["analyze", path, "--chart", "--name", "loop_multiply"]) == 0
+    assert main(["analyze", path, "--chart", "--filter", "name:loop_multiply"]) == 0
     out = capsys.readouterr().out
     assert "FLOP/B of HBM" in out
     assert re.search(r"^1 +jax_programs.py:\d+  mul bf16", out, re.MULTILINE)

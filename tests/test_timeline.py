@@ -325,5 +325,5 @@ def test_many_devices_are_drawn_up_to_a_number() -> None:
     lanes = tuple(LaneInfo(device=device, step=None, start_s=0.0, **row) for device in range(MOST_DEVICES + 2))
     text = timeline_text(replace(analyze(TRAIN), timeline=lanes))
     assert text.count("\ndevice ") == MOST_DEVICES
-    assert "… and 2 more; --device" in text
+    assert "… and 2 more; --only device=" in text
     assert timeline_text(replace(analyze(TRAIN), timeline=lanes), devices=[3]).count("\ndevice ") == 1

@@ -497,7 +497,7 @@ def test_a_truncated_trace_is_an_error_and_what_was_whole_with_salvage(tmp_path:
     text = training(8).text()
     whole = recording_of(text, tmp_path)
     for cut in (text[: len(text) // 2], text[: text.rindex(b"}, {") + 1], gzip.compress(text)[:-50]):
-        with pytest.raises(SourceError, match=r"truncated.*--salvage"):
+        with pytest.raises(SourceError, match=r"truncated.*--read salvage"):
             recording_of(cut, tmp_path)
         found = recording_of(cut, tmp_path, salvage=True)
         assert 0 < len(found.kernels) <= len(whole.kernels)

@@ -72,13 +72,13 @@ def test_a_program_that_fits_several_generations_asks_for_the_chip_in_one_line(c
     assert output.err == f"roofline: {path}: compiled for a TPU, which may be v5e, v5p or v6e: choose it with --chip v5e\n"
 
 
-@every("options", [["--chip", "v6e"], ["--chip", "v6e", "--link", "ici"]])
+@every("options", [["--chip", "v6e"], ["--chip", "v6e", "--network", "link=ici"]])
 def test_a_chosen_chip_is_not_asked_for(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", str(DATA / "sum_v6e.hlo.gz"), *options]) == 0
     assert "on one Google TPU v6e" in capsys.readouterr().out
 
 
-@every("command", [["analyze", "--link", "ici"], ["hlo"], ["fusion-report"], ["check"]])
+@every("command", [["analyze", "--network", "link=ici"], ["hlo"], ["fusion-report"], ["check"]])
 def test_every_command_takes_the_chip_from_the_program(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     limit = ["--require", "flops > 1"] if command == ["check"] else []
     assert main([command[0], str(DATA / "matmul_v5p.hlo.gz"), *command[1:], *limit]) == 0

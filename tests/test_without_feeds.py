@@ -83,7 +83,7 @@ def test_the_command_shows_everything_without_them_and_its_json_keeps_all(tmp_pa
     table.write_text("name,category,time_s,matrix/bf16,hbm,pcie\ninfeed.1,infeed,0.003,0,0,4e7\ndot.1,matmul,0.005,8e11,1e9,0\n")
     assert main(["analyze", str(table), "--chip", "v5e", "--json", str(tmp_path / "whole.json")]) == 0
     assert capsys.readouterr().out.startswith("8 ms on one Google TPU v5e")
-    assert main(["analyze", str(table), "--chip", "v5e", "--no-infeed", "--json", str(tmp_path / "part.json")]) == 0
+    assert main(["analyze", str(table), "--chip", "v5e", "--only", "infeed=no", "--json", str(tmp_path / "part.json")]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("5 ms without infeed and outfeed on one Google TPU v5e")
     assert "infeed.1" not in shown

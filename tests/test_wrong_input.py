@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from command_options import settings
 from every import every
 from roofline.cli import main
 from roofline.cli.commands import COMMANDS
@@ -55,6 +56,7 @@ COMMAND_LINES = {
 ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure", "demo", "mcp", "validate", "plot sweep")
 FREE = ("--anonymize-key",)  # any word, an empty one too
 SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint", "--budget")
+SIDE_EFFECTS += ("--read=cache",)
 SLOW = ("plot", "cross")  # a figure or a search takes a while: fewer values are tried
 
 
@@ -78,17 +80,12 @@ def one_line(capsys: pytest.CaptureFixture[str], words: list[str], *, refused: b
         assert "Traceback" not in "".join(said)
 
 
-def numbers_of(words: list[str]) -> Iterator[argparse.Action]:
+def numbers_of(words: list[str]) -> Iterator[tuple[str, argparse.Action]]:
     """The options of a command that take a value."""
     name, *rest = words
-    for action in _parser(name, rest)._actions:
-        if (
-            action.option_strings
-            and action.nargs != 0
-            and action.choices is None
-            and action.option_strings[-1] not in (*SIDE_EFFECTS, *FREE)
-        ):
-            yield action
+    for option, action in settings(_parser(name, rest)):
+        if action.choices is None and option.removesuffix("=") not in (*SIDE_EFFECTS, *FREE):
+            yield option, action
 
 
 def test_every_command_is_tried() -> None:
@@ -100,26 +97,27 @@ def test_wrong_numbers_for_every_option(line: str, capsys: pytest.CaptureFixture
     words = shlex.split(line)
     assert main(words) == 0, capsys.readouterr().err
     capsys.readouterr()
-    for action in numbers_of(words):
+    for option, action in numbers_of(words):
         for value in SOME if words[0] in SLOW else NUMBERS:
-            one_line(capsys, [*words, f"{action.option_strings[-1]}={value}"], refused=not value)
-            if "=" in str(action.metavar):
-                one_line(capsys, [*words, f"{action.option_strings[-1]}=hbm={value}"])
+            one_line(capsys, [*words, f"{option}{value}"], refused=not value)
+            if "=" in str(action.metavar) and option.count("=") == 1:
+                one_line(capsys, [*words, f"{option}hbm={value}"])
 
 
 # Values that no type, choice or grammar of an option takes.
 WRONG = ("nonsense!", "--5", "=1", "\0")
 # Options whose values are free: any name, and files that are written or read.
 FREE = (
-    "--cache",
+    "--read=cache",
     "--json",
     "--csv",
     "--parquet",
     "--output",
     "--markdown",
-    "--name",
+    "--name",  # of an op of given work
+    "--filter",  # a word is one
     "--anonymize-key",
-    "--cluster",
+    "--read=cluster",
     "--counters",
     "--lint",
     "--budget",
@@ -133,10 +131,9 @@ def options_with_rules() -> Iterator[tuple[str, str]]:
     """Each option of each command, once, with a command line that it can be added to."""
     for name, line in COMMAND_LINES.items():
         words = shlex.split("capture" if name == "capture" else line)
-        for action in _parser(words[0], words[1:])._actions:
-            option = action.option_strings[-1] if action.option_strings else ""
+        for option, _ in settings(_parser(words[0], words[1:])):
             known = (words[0], option) if words[0] != "op" else (name, option)
-            if option and action.nargs != 0 and option not in FREE and known not in ONCE:
+            if option.removesuffix("=") not in FREE and known not in ONCE:
                 ONCE.add(known)
                 yield " ".join(words), option
 
@@ -145,7 +142,7 @@ def options_with_rules() -> Iterator[tuple[str, str]]:
 def test_a_wrong_value_of_any_option_is_a_usage_error_in_one_line(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     for value in WRONG[:3] if line.split()[0] in SLOW else WRONG:
         words = shlex.split(line)
-        given = [*words, f"{option}={value}", "--", "true"] if words == ["capture"] else [*words, f"{option}={value}"]
+        given = [*words, f"{option}{value}", "--", "true"] if words == ["capture"] else [*words, f"{option}{value}"]
         status, said = main(given), capsys.readouterr().err
         assert (status, said.count("\n")) == (2, 1), (given, status, said)
 
@@ -174,7 +171,7 @@ def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) 
         "plot nonsense -o figure.svg",
         "op matmul 1e200 1 1 --dtype nonsense",
         "op elementwise 8 --inputs 1e200",
-        "analyze a.xplane.pb b.xplane.pb --cluster nonsense",
+        "analyze a.xplane.pb b.xplane.pb --read cluster=nonsense",
         "compare ops.csv",
         "capture",
         "capture --steps 0 -- true",
@@ -211,7 +208,7 @@ CONTENTS = {
 }
 READERS = {
     "analyze": "analyze {}",
-    "salvage": "analyze {} --salvage",
+    "salvage": "analyze {} --read salvage",
     "counters": "analyze ops.csv --chip h200 --counters {}",
     "fusion-report": "analyze --fusion {}",
     "compare": "compare {} {}",

@@ -68,7 +68,7 @@ def test_a_file_cut_anywhere_is_told_with_plane_and_line_and_salvaged() -> None:
             seams.append(size)
     # One seam behind each of the two planes.
     assert len(seams) == 2
-    advice = "the copy is incomplete; read the rest with --salvage"
+    advice = "the copy is incomplete; read the rest with --read salvage"
     assert f"toy.pb: truncated after N bytes (in plane '/device:GPU:0', line 'Stream #14'); {advice}" in told
     assert f"toy.pb: truncated after N bytes (in plane '/host:metadata'); {advice}" in told
     assert all(message.startswith("toy.pb: ") and ("truncated after N bytes" in message or "not an XSpace" in message) for message in told)
@@ -133,7 +133,7 @@ def test_damage_in_an_event_is_told_by_byte_plane_and_line(data: bytes, what: st
         read_everything(data)
     message = str(error.value)
     assert "damaged at byte" in message
-    assert message.endswith(f"(in plane '/device:X:0', line 'ops'): {what}; read the rest with --salvage")
+    assert message.endswith(f"(in plane '/device:X:0', line 'ops'): {what}; read the rest with --read salvage")
     assert any(what in note for note in read_everything(data, salvage=True))
 
 
@@ -213,7 +213,7 @@ def test_damaged_gzip_is_told_and_salvaged() -> None:
     packed = gzip.compress(random.Random(1).randbytes(4000))
     big = gzip.compress(space([Plane("p", [Line("l", [Event(f"k{i}", i * i) for i in range(3000)])])]))
     with pytest.raises(
-        SourceError, match=r"toy: the gzip stream ends early, after .* bytes; the copy is incomplete; read the rest with --salvage"
+        SourceError, match=r"toy: the gzip stream ends early, after .* bytes; the copy is incomplete; read the rest with --read salvage"
     ):
         open_bytes(big[: len(big) // 4], "toy")
     with open_bytes(big[: len(big) // 4], "toy", salvage=True) as opened:

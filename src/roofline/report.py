@@ -171,7 +171,7 @@ class Point(Struct, frozen=True, kw_only=True):
 class StepInfo(Row, frozen=True, kw_only=True):
     """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
 
-    ``title`` calls it by its key, which ``--step`` takes, and its name; with its number in the program where that is another.
+    ``title`` calls it by its key, which ``--only step=`` takes, and its name; with its number in the program where that is another.
 
     ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is the
     longest and ``device_seconds`` the sum. The last step lasts to the end of its own work. ``span_s`` is from its

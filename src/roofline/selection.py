@@ -1,16 +1,10 @@
-"""Selection: filter the ops of a report.
-
-Filters are pure functions on rows of a report, which keep their order. A filter by step, device or host (`narrow`) reduces each op to the
-part that ran there.
-"""
+"""Selection: the parts of a report's ops that ran in some steps, on some devices or on some hosts."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from .dtypes import dtype as number_format
 from .errors import UsageError
 from .op_parts import part
 from .report import OpInfo, Report, StepInfo
@@ -29,34 +23,6 @@ def stem(name: str) -> str:
     ('fusion', 'loop_add_fusion', 'conv2d')
     """
     return _NUMBERING.sub("", name) or name
-
-
-def select(
-    ops: Sequence[OpInfo],
-    *,
-    category: Words = None,
-    bound: Words = None,
-    dtype: Words = None,
-    unit: Words = None,
-    module: Words = None,
-    name: str | None = None,
-    min_time_s: float | None = None,
-) -> Sequence[OpInfo]:
-    """The ops that pass every filter given, in their order.
-
-    Each of the words may be one or several, and upper or lower case; ``name`` is a regular expression found anywhere in the
-    name or the label.
-    """
-    formats = None if dtype is None else [number_format(word).rate for word in _several(dtype)]
-    wanted: list[tuple[str, Words]] = [("category", category), ("bound", bound), ("dtype", formats), ("unit", unit), ("module", module)]
-    tests: list[Callable[[OpInfo], bool]] = [partial(_is_one_of, field, _folded(words)) for field, words in wanted if words is not None]
-    if name is not None:
-        pattern = _pattern(name)
-        tests.append(lambda op: any(pattern.search(text) for text in (op.name, op.label)))
-    if min_time_s is not None:
-        least = min_time_s
-        tests.append(lambda op: op.time_s is not None and op.time_s >= least)
-    return tuple([op for op in ops if all(test(op) for test in tests)]) if tests else ops
 
 
 def narrow(
@@ -173,7 +139,7 @@ def _named_steps(report: Report) -> str:
 def device_ids(report: Report, device: Sequence[int] | None, host: Words) -> set[int]:
     ids = {share.device for share in report.by_device}
     if not ids:
-        raise UsageError("this input does not record devices; leave out --device and --host")
+        raise UsageError("this input does not record devices; leave out device and host")
     wanted = set(ids if device is None else device)
     if missing := sorted(wanted - ids):
         raise UsageError(f"no device {missing[0]}; the devices are {', '.join(map(str, sorted(ids)))}")
@@ -193,20 +159,5 @@ def _counted_part(op: OpInfo, count: float, time_s: float) -> OpInfo:
     return replace(part(op, count, time_s), notes=(*op.notes, f"{COUNTED}{count:g} of {op.count:g} executions"))
 
 
-def _several(words: str | Iterable[str]) -> tuple[str, ...]:
-    return (words,) if isinstance(words, str) else tuple(words)
-
-
 def _folded(words: Words) -> frozenset[str]:
-    return frozenset(word.casefold() for word in _several(words or ()))
-
-
-def _is_one_of(field: str, words: frozenset[str], op: OpInfo) -> bool:
-    return (getattr(op, field) or "").casefold() in words
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise UsageError(f"{text!r} is not a regular expression: {error}; escape special characters with a backslash") from None
+    return frozenset(word.casefold() for word in ([words] if isinstance(words, str) else words or ()))

@@ -9,7 +9,7 @@ A word matches a part of the name, the label or the scope; a word with ``*`` is 
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import translate
 from typing import Any, NamedTuple, NoReturn
 
@@ -30,6 +30,7 @@ TEXTS = {name: quantity for name, quantity in FIELDS.items() if not quantity.is_
 ALIASES = {alias: name for alias, name in OP_ALIASES.items() if alias not in FIELDS}
 PAGE_FIELDS = ("unknown", "step", "device")  # the page alone has them
 DEEPEST = 50  # nested parentheses
+SUGGESTED = 8  # most values in an error
 _NONE = "none"
 _QUOTED = r'"(?:[^"\\]|\\.)*"?'
 _REGEX = r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\]?)*(?:/[a-z]*)?"
@@ -82,6 +83,35 @@ def filtered(ops: Iterable[OpInfo], text: str) -> tuple[OpInfo, ...]:
         "count": sum(op.count for op in rows),
     }
     return tuple(op for op in rows if test(op, totals))
+
+
+def check_values(text: str, ops: Sequence[OpInfo], known: Mapping[str, Iterable[str]]) -> None:
+    """Raise an error for a value that no op has in a condition with ``=`` on one of the fields of ``known``, which has further values.
+
+    What ops must not be, after "not", may be anything.
+    """
+    for field, value, at in _required_values(_tokens(text)):
+        name = ALIASES.get(field.lower(), field.lower())
+        if name not in known or value.startswith("/"):
+            continue
+        there = list(dict.fromkeys(value for op in ops for value in _values(TEXTS[name], op)))
+        for word in [re.sub(r"\\(.)", r"\1", value[1:-1])] if value.startswith('"') else filter(None, value.split(",")):
+            if word.casefold() not in {value.casefold() for value in (*there, *known[name], _NONE)}:
+                others = did_you_mean(word, (*there, *known[name])) or f"; there is: {', '.join(there[:SUGGESTED]) or 'none'}"
+                _fail(f"{field}={word}: no op has it{others}", at)
+
+
+def _required_values(tokens: Sequence[_Token]) -> Iterator[tuple[str, str, int]]:
+    """Field, value and position of the conditions with ``=`` that are not negated."""
+    negated, inside = False, 0  # how deep in parentheses after "not"
+    for token in tokens:
+        if inside:
+            inside += {"open": 1, "close": -1}.get(token.kind, 0)
+        elif negated and token.kind == "open":
+            inside = 1
+        elif token.kind == "condition" and token.operator == "=" and not negated:
+            yield token.text, token.value, token.at
+        negated = token.kind in ("not", "minus")
 
 
 def parse_filter(text: str) -> Test:

@@ -2,10 +2,13 @@
 
 import argparse
 import os
+import re
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from ..checking.op_filter import parse_filter
+from ..dtypes import dtype
 from ..errors import SourceError, UsageError
 from ..grouping import KEYS, PLACES
 from ..render.op_table import COLUMNS
@@ -13,6 +16,7 @@ from ..sources import PROGRAM, find
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from ..workload import Recording
+from .named_values import Value, former, named_values
 from .options import (
     BROKEN,
     Parser,
@@ -23,7 +27,6 @@ from .options import (
     correction_options,
     is_corrected,
     is_page,
-    limit_options,
     machine_options,
     machine_to_read,
     names_machine,
@@ -33,8 +36,8 @@ from .options import (
     throughput_options,
 )
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
-from .reading import host_options, read_input
-from .reporting import EACH_OP, analyze_and_emit, columns, emit_stored
+from .reading import read_input, read_options
+from .reporting import EACH_OP, analyze_and_emit, columns, emit_stored, filter_text
 from .slice_options import names_function, record_function, slice_options
 from .terminal import chart_options
 
@@ -54,8 +57,8 @@ def parser() -> Parser:
     made.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")
     screen_options(made)
     made.add_argument("--fusion", action="store_true", help="what the compiler left unfused in a program, why, and what that costs")
-    reading_options(made)
-    host_options(made)
+    input_options(made)
+    read_options(made, salvage=True)
     table_options(made)
     program_options(made)
     slice_options(made)
@@ -67,8 +70,8 @@ def parser() -> Parser:
     return made
 
 
-def reading_options(made: argparse.ArgumentParser) -> None:
-    """Options for counters, damaged profiles and the timeline."""
+def input_options(made: argparse.ArgumentParser) -> None:
+    """Options for counters, throughput and the timeline."""
     group = made.add_argument_group("input")
     group.add_argument(
         "--counters",
@@ -79,8 +82,6 @@ def reading_options(made: argparse.ArgumentParser) -> None:
         "may be repeated",
     )
     throughput_options(group)
-    limit_options(group)
-    group.add_argument("--salvage", action="store_true", help="read a damaged profile as far as possible and report where it is damaged")
     group.add_argument(
         "--timeline",
         action="store_true",
@@ -102,20 +103,59 @@ def table_options(made: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--unfold", action="store_true", help="one row per op, not one for all layers that do the same work (same as --by op)"
     )
-    table.add_argument("--name", metavar="REGEX", help="only ops whose label or name matches")
-    table.add_argument("--min-time", metavar="TIME", help="only ops that take this long or longer in the whole run")
-    for field in ("category", "bound", "dtype", "unit"):
-        table.add_argument(f"--{field}", action="append", metavar=field.upper(), help=f"only ops with this {field}; may be repeated")
     table.add_argument(
-        "--program", "--module", dest="module", action="append", metavar="NAME", help="only ops of this program; may be repeated"
+        "--filter",
+        action="append",
+        default=[],
+        metavar="CONDITIONS",
+        help="only ops that pass, in the syntax of the page and the words of --columns: 'bound=hbm time>1%%', 'layer*/attn -copy'",
     )
-    table.add_argument("--step", action="append", metavar="STEP", help="only this step, by number or name; may be repeated")
-    table.add_argument("--device", action="append", type=int, metavar="ID", help="only this device; may be repeated")
-    table.add_argument("--host", action="append", metavar="NAME", help="only this host; may be repeated")
-    table.add_argument("--no-infeed", action="store_true", help="exclude infeed/outfeed ops, their time and findings about them")
+    named_values(made, "--only", "only a part of the run", PARTS, table)
     table.add_argument(
         "--stragglers", nargs="?", const="device", choices=("device", "host"), help="compare each op's time across devices or hosts"
     )
+    for name in ("step", "device", "host"):
+        former(table, f"--{name}", option="--only", becomes=f"{name}={{}}")
+    former(table, "--no-infeed", option="--only", becomes="infeed=no")
+    former(table, "--name", option="--filter", becomes=_expression)
+    former(table, "--min-time", option="--filter", becomes=_least_time)
+    for field, *names in (("category",), ("bound",), ("dtype",), ("unit",), ("program", "--module")):
+        former(table, f"--{field}", *names, option="--filter", becomes=partial(_one_of, field))
+
+
+def _expression(given: list[str]) -> list[str]:
+    """The condition that the name or the label matches a regular expression."""
+    escaped = re.sub(r"\\.|/", lambda found: found[0] if len(found[0]) > 1 else r"\/", given[-1])
+    return [f"(name:/{escaped}/ or op:/{escaped}/)"]
+
+
+def _least_time(given: list[str]) -> list[str]:
+    quantity(given[-1], "s", "--min-time")
+    return [f"time>={''.join(given[-1].split())}"]
+
+
+def _one_of(field: str, given: list[str]) -> list[str]:
+    """The condition that a field is one of some words."""
+    words = [dtype(word).rate for word in given] if field == "dtype" else given
+    if all(re.fullmatch(r'[^\s()",/][^\s()",]*', word) and word.lower() != "none" for word in words):
+        return [f"{field}={','.join(words)}"]
+    quoted = [re.sub(r'([\\"])', r"\\\1", word) for word in words]
+    conditions = " or ".join(f'{field}="{word}"' for word in quoted)
+    return [conditions if len(quoted) == 1 else f"({conditions})"]
+
+
+def _yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise argparse.ArgumentTypeError("write yes or no")
+    return text == "yes"
+
+
+PARTS = (
+    Value("step=STEP", "these steps, by number or name", several=True),
+    Value("device=ID", "these devices: device=0,1", at_least(0), several=True),
+    Value("host=NAME", "these hosts", several=True),
+    Value("infeed=no", "without infeed and outfeed: ops, their time and findings about them", _yes, default=True),
+)
 
 
 def run(words: Sequence[str]) -> int:
@@ -134,7 +174,7 @@ def run(words: Sequence[str]) -> int:
         recording = _program(args)
     else:
         timeline = args.timeline or bool(args.output and is_page(args.output))
-        recording = read_input(args, args.path, machine_to_read(args), salvage=args.salvage, timeline=timeline)
+        recording = read_input(args, args.path, machine_to_read(args), timeline=timeline)
     analyze_and_emit(args, recording)
     return 0
 
@@ -156,8 +196,7 @@ def _check(args: argparse.Namespace) -> None:
         chosen_corrections(args)
     if args.columns:
         columns(args)
-    if args.min_time is not None:
-        quantity(args.min_time, "s", "--min-time")
+    parse_filter(filter_text(args))
     for name in args.counters:
         if not os.path.exists(name):
             raise SourceError(f"--counters {name}: no such file")

@@ -15,8 +15,9 @@ from ..render.screen import report_text
 from ..render.tables import Paper
 from ..sources import read
 from ..units import parse, show
-from .options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options, screen_options
+from .options import Parser, at_least, chosen_machine, machine_options, machine_to_read, output_options, screen_options
 from .output import emit, write, write_message
+from .reading import read_options
 from .terminal import chart, chart_options
 
 DATA = ("json", "csv", "parquet")
@@ -49,7 +50,7 @@ def parser() -> Parser:
         action=argparse.BooleanOptionalAction,
         help="record Python calls too, to name modules and the line in idle time (slower, larger; default: PyTorch only)",
     )
-    limit_options(made)
+    read_options(made, files=False)
     machine_options(made)
     output_options(made, figure=False)
     chart_options(made)

@@ -30,7 +30,6 @@ from .options import (
     chosen_machine,
     chosen_throughput,
     is_input,
-    limit_options,
     machine_options,
     machine_to_read,
     names_machine,
@@ -38,7 +37,7 @@ from .options import (
     throughput_options,
 )
 from .output import emit, write_message
-from .reading import host_options, read_input
+from .reading import read_input, read_options
 
 
 def parser() -> Parser:
@@ -64,8 +63,7 @@ def parser() -> Parser:
     function.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of arguments without one (default bf16)")
     function.add_argument("--framework", choices=FRAMEWORKS, help="framework of the function (default: the one that its module imports)")
     throughput_options(made)
-    limit_options(made)
-    host_options(made)
+    read_options(made)
     machine_options(made)
     output_options(made, figure=False)
     return made

@@ -31,6 +31,7 @@ from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from ..workload import Recording
+from .named_values import former
 from .options import (
     BROKEN,
     NOT_KNOWN,
@@ -40,7 +41,6 @@ from .options import (
     chosen_throughput,
     is_markdown,
     is_page,
-    limit_options,
     machine_options,
     machine_to_read,
     names_machine,
@@ -49,7 +49,7 @@ from .options import (
 )
 from .output import draw, emit, write, write_message, write_page
 from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
-from .reading import host_options, read_input
+from .reading import read_input, read_options
 
 
 def parser() -> Parser:
@@ -57,19 +57,22 @@ def parser() -> Parser:
         "compare",
         "Compare two reports op by op: what got faster, what got slower, what is new. More than two are a trend.\n"
         "Each is a JSON report of roofline, or any file or folder that analyze reads (analyzed for --chip). Programs and formulas without\n"
-        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory. Exit status 3: a limit of --fail-on broken.",
+        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory. Exit status 3: a condition is broken.",
         "roofline compare before.hlo after.hlo --chip h100 --trips while.3=100\n"
-        "  roofline compare before.json after.json --fail-on 'time +5%, hbm +2%' -o comment.md\n"
-        "  roofline compare before*.json after*.json --runs 3,5 --fail-on 'step +3%'",
+        "  roofline compare before.json after.json --require 'time +5%, hbm +2%' -o comment.md\n"
+        "  roofline compare before*.json after*.json --runs 3,5 --require 'step +3%'",
     )
     made.add_argument("files", metavar="FILE", nargs="+", help="reports, profiles, programs or tables: before, after, and later ones")
     made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
     made.add_argument(
-        "--fail-on",
-        metavar="LIMITS",
-        help="largest allowed changes: 'time +5%%, hbm +2%%, mfu -1%%' (time per step, else of the run); conditions of roofline check, "
-        "such as 'no above-roof', are tested on the last report",
+        "--require",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="condition of roofline check on the last report, with the first as its baseline: 'time +5%%, hbm +2%%, mfu -1%%' (time per "
+        "step, else of the run), 'no above-roof'; may be repeated",
     )
+    former(made, "--fail-on", option="--require", becomes="{}")
     made.add_argument(
         "--runs",
         metavar="N",
@@ -78,8 +81,7 @@ def parser() -> Parser:
         help="number of files that are runs of one version: 3 for all versions, or 3,5 for each; changes within the noise are ignored",
     )
     throughput_options(made)
-    limit_options(made)
-    host_options(made)
+    read_options(made)
     program_options(made)
     machine_options(made)
     output_options(made, page=True)
@@ -103,7 +105,7 @@ def run(words: Sequence[str]) -> int:
     def changes() -> ReportChanges:  # takes seconds for large reports, and only some outputs need it
         return report_changes(versions[0], versions[-1], (names[0][0], names[-1][0]))
 
-    checks = _limits(args, versions, changes) if args.fail_on else ()
+    checks = _limits(args, versions, changes) if args.require else ()
     if len(versions) > 2:
         _emit_trend(args, trend(versions, [runs[0] for runs in names]), checks)
     else:
@@ -128,9 +130,9 @@ def _versions(args: argparse.Namespace) -> list[list[str]]:
 
 
 def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: Callable[[], ReportChanges]) -> tuple[Check, ...]:
-    """The conditions of --fail-on, checked on the first and the last version."""
+    """The conditions, checked on the first and the last version."""
     headline = changes().headline
-    limits = read_conditions(args.fail_on, headline.quantity if headline else "time")
+    limits = read_conditions(args.require, headline.quantity if headline else "time")
     return check_change(versions[0], versions[-1], limits, changes().files[0]).checks
 
 

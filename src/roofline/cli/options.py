@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import combinations
-from typing import Any, NoReturn, Protocol
+from textwrap import wrap
+from typing import Any, NoReturn
 
 from ..dtypes import is_dtype
 from ..errors import MachineError, RooflineError, UnitError, UsageError
-from ..files.input_limits import DEFAULT as DEFAULT_LIMITS
 from ..files.input_limits import parse_limits, set_limits
 from ..machine import Machine
 from ..machines import load, parse_settings
@@ -23,17 +23,12 @@ from ..sources import PROFILE, PROGRAM, find
 from ..sources.target import Target
 from ..units import parse, parse_count
 from ..workload import Device
+from .named_values import TakesOptions, Value, former, named_values, replace_former, spread
 from .streams import text_width
 
 BROKEN, NOT_KNOWN = 3, 2  # exit status for a condition that is broken, or cannot be decided
 CHIP_VARIABLE = "ROOFLINE_CHIP"
 OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
-
-
-class TakesOptions(Protocol):
-    """A parser, or a group of its options."""
-
-    def add_argument(self, *names: str, **how: Any) -> argparse.Action: ...
 
 
 def check_outputs(options: Mapping[str, object]) -> None:
@@ -69,20 +64,21 @@ class Parser(argparse.ArgumentParser):
             prog=f"roofline {command}",
             description=summary,
             epilog=f"example:\n  {example}",
-            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=text_width() - 2),
+            formatter_class=lambda prog: _Help(prog, width=text_width() - 2),
             allow_abbrev=False,
         )
         self.command = command
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        found, unknown = self.parse_known_args(args, namespace)
+        found, unknown = self.parse_known_args(spread(self, args), namespace)
         if unknown:
             self._refuse(unknown)
+        replace_former(self, found)
         for name, value in vars(found).items():
             if "" in (value if isinstance(value, list) else [value]) and value != self.get_default(name):
                 self.error(f"{name.replace('_', '-')} is empty")
         check_outputs(vars(found))
-        set_limits(parse_limits(getattr(found, "max", [])))
+        set_limits(parse_limits(getattr(found, "max", None) or []))
         return found
 
     def _refuse(self, unknown: Sequence[str]) -> NoReturn:
@@ -103,6 +99,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.command}: {message}; see: {self.prog} --help")
+
+
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Help in which a line of the description, and of the help of an option, stays a line."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return [part for line in text.splitlines() for part in wrap(line, width, subsequent_indent="  ", break_on_hyphens=False)]
 
 
 def at_least(least: int) -> Callable[[str], int]:
@@ -133,39 +136,30 @@ def machine_options(parser: argparse.ArgumentParser, *, chip: bool = True) -> No
 def correction_options(parser: argparse.ArgumentParser) -> None:
     """Corrections of the ideal roofline; all off by default."""
     group = parser.add_argument_group("corrections (all off by default)")
-    group.add_argument(
-        "--sustained",
-        metavar="FRACTION|RESOURCE=FRACTION",
-        action="append",
-        default=[],
-        help="sustained fraction of the peak rates: 0.85 for all, or matrix=0.8",
-    )
-    group.add_argument("--communication", metavar="FRACTION", default="0", help="fraction of time spent communicating, without overlap")
-    group.add_argument(
-        "--overlap", metavar="FRACTION", default="1", help="how far units overlap: 1 fully (minimum time), 0 not at all (serial time)"
-    )
-    group.add_argument("--launches", metavar="N", default="0", help="number of kernel launches; each takes one launch latency")
-    group.add_argument("--limit", metavar="NAME", help="apply a named lower ceiling of the chip, such as 'no FMA'")
+    named_values(parser, "--correct", "correct the ideal roofline", CORRECTIONS, group)
+    for name in ("communication", "overlap", "launches", "limit"):
+        former(group, f"--{name}", option="--correct", becomes=f"{name}={{}}")
+    former(group, "--sustained", option="--correct", becomes=_sustained_words)
+
+
+def _sustained_words(given: list[str]) -> list[str]:
+    return [f"sustained-{text}" if "=" in text else f"sustained={text}" for text in given]
+
+
+CORRECTIONS = (
+    Value("sustained=FRACTION", "sustained fraction of all peak rates, such as 0.85", several=True),
+    Value("sustained-RESOURCE=FRACTION", "of one: sustained-matrix=0.8"),
+    Value("communication=FRACTION", "fraction of time spent communicating, without overlap", default="0"),
+    Value("overlap=FRACTION", "how far units overlap: 1 fully (minimum time, the default), 0 not at all (serial time)", default="1"),
+    Value("launches=N", "number of kernel launches; each takes one launch latency", default="0"),
+    Value("limit=NAME", "a named lower ceiling of the chip, such as 'limit=no FMA'"),
+)
 
 
 def screen_options(parser: argparse.ArgumentParser) -> None:
     """How much of a report the terminal shows."""
     parser.add_argument("--top", type=at_least(0), metavar="N", help="ops to show in the table (default: up to 10, as fit one screen)")
     parser.add_argument("--details", action="store_true", help="show findings in whole sentences with all levers, and all facts and notes")
-
-
-def limit_options(parser: TakesOptions) -> None:
-    """Options for the limits on an input's size."""
-    defaults = DEFAULT_LIMITS
-    parser.add_argument(
-        "--max",
-        action="append",
-        default=[],
-        metavar="WHAT=N",
-        help=f"limits on the input, with defaults size={defaults.size} (bytes, unpacked), values={defaults.values} (of JSON or a table), "
-        f"rows={defaults.rows} (of a table), instructions={defaults.instructions} (of a program), messages={defaults.messages} (of a "
-        "profile). Example: --max rows=1M --max size=4GB",
-    )
 
 
 def throughput_options(parser: TakesOptions) -> None:
@@ -294,7 +288,7 @@ def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> 
             check_known(Resource(resource), rated(machine), "--set")
         machine = machine.override(rates)
     if getattr(args, "limit", None):
-        with wrong_value("--limit"):
+        with wrong_value("--correct limit"):
             machine = machine.limited(args.limit)
     return machine
 
@@ -351,9 +345,9 @@ def chosen_corrections(args: argparse.Namespace) -> Corrections:
     """The corrections that these options give."""
     return Corrections(
         sustained=_sustained(args.sustained),
-        communication=_fraction(args.communication, "--communication"),
-        overlap=_fraction(args.overlap, "--overlap"),
-        launches=quantity(args.launches, "1", "--launches"),
+        communication=_fraction(args.communication, "--correct communication"),
+        overlap=_fraction(args.overlap, "--correct overlap"),
+        launches=quantity(args.launches, "1", "--correct launches"),
     )
 
 
@@ -361,13 +355,13 @@ def _sustained(words: Sequence[str]) -> float | dict[str, float] | None:
     if not words:
         return None
     if len(words) == 1 and "=" not in words[0]:
-        return _fraction(words[0], "--sustained")
+        return _fraction(words[0], "--correct sustained")
     fractions = {}
     for word in words:
         name, equals, fraction = word.partition("=")
         if not equals:
-            raise UsageError(f"--sustained {word}: give one fraction for all resources, or RESOURCE=FRACTION each time")
-        fractions[Resource(name).name] = _fraction(fraction, f"--sustained {name}")
+            raise UsageError(f"--correct sustained={word}: give one fraction for all resources, or sustained-RESOURCE=FRACTION for each")
+        fractions[Resource(name).name] = _fraction(fraction, f"--correct sustained-{name}")
     return fractions
 
 

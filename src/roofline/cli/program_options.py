@@ -3,13 +3,14 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError
+from ..errors import UsageError, did_you_mean
 from ..machine import Machine
+from .named_values import Value, former, named_values
 
 if TYPE_CHECKING:
     from ..hlo.price.collectives import Network
 
-NEEDS_PROGRAM = "--trips, --link, --topology and --algorithm apply to"
+NEEDS_PROGRAM = "--trips and --network apply to"
 ALGORITHMS = ("ring", "bidirectional", "torus", "switch")
 
 
@@ -17,9 +18,22 @@ def program_options(parser: argparse.ArgumentParser) -> None:
     """Options for what a program file does not contain."""
     group = parser.add_argument_group("program (HLO and StableHLO)")
     group.add_argument("--trips", action="append", default=[], metavar="LOOP=N", help="trip count of a loop; may be repeated")
-    group.add_argument("--link", metavar="LINK", help="link of the collectives, such as ici, nvlink or dcn (default: the chip's own)")
-    group.add_argument("--topology", metavar="ring|switch|AxB", help="topology of the chips in a group; AxB is a torus")
-    group.add_argument("--algorithm", choices=ALGORITHMS, metavar="NAME", help=f"{', '.join(ALGORITHMS)} (default: the fastest)")
+    named_values(parser, "--network", "network of the collectives", NETWORK, group)
+    for value in NETWORK:
+        former(group, f"--{value.name}", option="--network", becomes=f"{value.name}={{}}")
+
+
+def _algorithm(text: str) -> str:
+    if text not in ALGORITHMS:
+        raise argparse.ArgumentTypeError(f"write one of {', '.join(ALGORITHMS)}{did_you_mean(text, ALGORITHMS)}")
+    return text
+
+
+NETWORK = (
+    Value("link=LINK", "such as ici, nvlink or dcn (default: the chip's own)"),
+    Value("topology=ring|switch|AxB", "of the chips in a group; AxB is a torus"),
+    Value("algorithm=NAME", f"{', '.join(ALGORITHMS)} (default: the fastest)", _algorithm),
+)
 
 
 def names_program_option(args: argparse.Namespace) -> bool:

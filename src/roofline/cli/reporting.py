@@ -8,7 +8,9 @@ from ..analysis.counters import Comparison, model_against_counters
 from ..analysis.findings.stragglers import spreads
 from ..analysis.throughput import with_throughput
 from ..analysis.without_feeds import without_feeds
-from ..errors import UsageError, did_you_mean
+from ..checking.op_filter import check_values, filtered
+from ..dtypes import DTYPES
+from ..errors import UsageError
 from ..folding import TableRows, by_loss, table_rows
 from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
 from ..machine import LATENCY
@@ -18,16 +20,15 @@ from ..render.screen import ROWS, report_text
 from ..render.tables import Paper
 from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
-from ..selection import narrow, select
-from ..units import parse
+from ..selection import narrow
 from ..workload import Recording, Workload
 from .options import chosen_corrections, chosen_machine, chosen_throughput
 from .output import emit_report, shared
 from .terminal import chart
 
 UNITS = (*COMPUTE_UNITS, *CROSS_LANE_UNITS, *MEMORY_UNITS, *LINK_UNITS)
+FORMATS = frozenset(number_format.rate for number_format in DTYPES.values())
 EACH_OP = "op"  # no grouping
-SUGGESTED = 8  # most words in an error
 SPREAD = ("op", "name", "category", "exchange", "places", "fastest", "fastest_s", "median_s", "slowest", "slowest_s", "spread", "waiting_s")
 
 
@@ -48,21 +49,20 @@ def analyze_and_emit(args: argparse.Namespace, recording: Recording) -> None:
     machine = chosen_machine(args, recording.devices)
     corrections = chosen_corrections(args)
     report = analyze(recording, machine, corrections, per_step=chosen_throughput(args))
-    shown = without_feeds(report, recording, machine, corrections) if args.no_infeed else report
+    shown = report if args.infeed else without_feeds(report, recording, machine, corrections)
     _emit(args, recording.workload, report, shown, columns(args))
 
 
 def emit_stored(args: argparse.Namespace, report: Report) -> None:
     """Write a stored report unchanged."""
     report = with_throughput(report, chosen_throughput(args))
-    _emit(args, Workload(()), report, without_feeds(report) if args.no_infeed else report, columns(args))
+    _emit(args, Workload(()), report, report if args.infeed else without_feeds(report), columns(args))
 
 
 def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: Report, names: Sequence[str]) -> None:
     """Write the report in every requested format: text, Markdown and figures of the part that is ``shown``, tables of its selected ops."""
     report, shown = shared(args, report, shown)
     part = narrow(shown, step=args.step, device=args.device, host=args.host)
-    _check_filters(args, part)
     ops = _selected(args, part)
     unfold = args.unfold or args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
     rows = by_loss(table_rows(shown, ops, folded=not unfold, step=args.step, device=args.device, host=args.host))
@@ -98,18 +98,18 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: R
     emit_report(args, report, text, data, markdown, drawn=shown)
 
 
+def filter_text(args: argparse.Namespace) -> str:
+    """The filter of ops: all of those that are given."""
+    return args.filter[0] if len(args.filter) == 1 else " ".join(f"({text})" for text in args.filter)
+
+
 def _selected(args: argparse.Namespace, ops: Sequence[OpInfo]) -> Sequence[OpInfo]:
-    """The ops that pass the filters."""
-    return select(
-        ops,
-        category=args.category,
-        bound=args.bound,
-        dtype=args.dtype,
-        unit=args.unit,
-        module=args.module,
-        name=args.name,
-        min_time_s=None if args.min_time is None else parse(args.min_time, "s"),
-    )
+    """The ops that pass the filters; a value that no op has is an error."""
+    if not args.filter:
+        return ops
+    text = filter_text(args)
+    check_values(text, ops, {"bound": (*UNITS, LATENCY), "unit": COMPUTE_UNITS, "dtype": FORMATS, "category": (), "program": ()})
+    return filtered(ops, text)
 
 
 def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
@@ -125,18 +125,6 @@ def _grouped(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo], 
     if args.by in PLACES:
         return parts_table(report, shown, args.by, step=args.step, device=args.device, host=args.host)
     return group_table(args.by, group(rows.rows, args.by, depth=args.depth), rows.whole_s, per=rows.per, devices=rows.devices)
-
-
-def _check_filters(args: argparse.Namespace, ops: Sequence[OpInfo]) -> None:
-    """Raise an error for a filter word that no op has and that is not a known word."""
-    for field, words in (("category", ()), ("module", ()), ("bound", (*UNITS, LATENCY)), ("unit", COMPUTE_UNITS)):
-        wanted = getattr(args, field)
-        known = dict.fromkeys([*(value for op in ops if (value := getattr(op, field))), *words]) if wanted else {}
-        for word in wanted or ():
-            if word.lower() not in {one.lower() for one in known}:
-                option = "program" if field == "module" else field
-                there = ", ".join([one for one in known if one not in words][:SUGGESTED]) or "none"
-                raise UsageError(f"--{option} {word}: no op has it{did_you_mean(word, known) or f'; there is: {there}'}")
 
 
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:

@@ -10,8 +10,9 @@ from ..files.input_limits import limits as input_limits
 from ..sources.cores import cores
 from ..sources.samples import sample_or_path
 from ..units import parse
-from .options import Parser, at_least, chosen_machine, limit_options, machine_options
+from .options import Parser, at_least, chosen_machine, machine_options
 from .output import write_message
+from .reading import read_options
 
 MOST_WORKERS = 4  # default limit of workers: each may need the memory of a large profile
 JOB_TIME_S = 600
@@ -39,7 +40,7 @@ def parser() -> Parser:
     made.add_argument(
         "--job-memory", metavar="SIZE", help='most memory for reading one run: "16 GB" (default: half of the memory, shared by the workers)'
     )
-    limit_options(made)
+    read_options(made, files=False)
     made.add_argument("--follow", action="store_true", help="follow symbolic links that lead out of the folders")
     made.add_argument("--no-token", action="store_true", help="no token in the address: any user of this computer can see the runs")
     made.add_argument("--open", action="store_true", help="open the page in a browser")

@@ -15,6 +15,7 @@ from .options import CHIP_VARIABLE
 from .output import write_message
 from .program_options import chosen_trips
 from .progress import progress
+from .reading import NO_CACHE
 
 if TYPE_CHECKING:
     from ..jax.tpu.compiling import Bounds
@@ -92,7 +93,7 @@ def record_function(args: argparse.Namespace) -> tuple[Recording, bool]:
         return record_job(
             job,
             bounds=_bounds(args.compile_limit),
-            cache=None if args.no_cache else program_cache(),
+            cache=None if args.cache == NO_CACHE else program_cache(),
             fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())),
             link=args.link,
             trips=chosen_trips(args),

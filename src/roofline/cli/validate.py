@@ -13,7 +13,7 @@ from ..sources.report_json import stored_report
 from .functions import load_function, shape
 from .options import Parser, chosen_machine, machine_options, machine_to_read, names_machine, output_options
 from .output import emit
-from .reading import host_options, read_input
+from .reading import read_input, read_options
 
 FAILED = 3
 
@@ -40,7 +40,7 @@ def parser() -> Parser:
         help="arguments whose first dimension is the batch (default: 0, the first)",
     )
     machine_options(made)
-    host_options(made)
+    read_options(made, limits=False)
     output_options(made, figure=False)
     return made
 

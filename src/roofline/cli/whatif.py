@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from ..analysis.changes import CHANGES
 from ..analysis.what_if import what_if
 from ..render.what_if import what_if_text
-from .options import Parser, chosen_machine, limit_options, machine_options, output_options
+from .options import Parser, chosen_machine, machine_options, output_options
 from .output import emit_report
+from .reading import read_options
 
 SUMMARY = "Predict a profile or program after changes: the new time of each op and of the step, with bounds."
 EXAMPLE = "roofline whatif run.xplane.pb scale batch=x4 dtype fp8"
@@ -19,7 +20,7 @@ def parser() -> Parser:
     made.add_argument("path", metavar="PATH", help="profile or compiled program")
     made.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply; chips and sizes come first, remat last")
     made.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")
-    limit_options(made)
+    read_options(made, files=False)
     machine_options(made)
     output_options(made, page=True)
     return made

@@ -1,7 +1,7 @@
 """Limits on the size of inputs.
 
 A small file can need much memory: a gzipped one may unpack to a thousand times its size, and a row of four bytes becomes an op of four
-kilobytes. The limits keep memory near a gigabyte unless the user raises them (``--max rows=1M``).
+kilobytes. The limits keep memory near a gigabyte unless the user raises them (``--read max-rows=1M``).
 
 They are a setting of the process, and are passed on to helper processes and to a cluster.
 """
@@ -52,11 +52,11 @@ def parse_limits(words: list[str]) -> Limits:
     for word in words:
         name, equals, amount = (part.strip() for part in word.partition("="))
         if not equals or name not in found:
-            raise UsageError(f"--max {word}: write one of {', '.join(f'{known}=N' for known in found)}{did_you_mean(name, found)}")
+            raise UsageError(f"--read max-{word}: write one of {', '.join(f'max-{known}=N' for known in found)}{did_you_mean(name, found)}")
         try:
             found[name] = int(parse(amount, "B") if name == "size" else parse_count(amount))
         except (UnitError, OverflowError) as error:
-            raise UsageError(f"--max {word}: {error}") from None
+            raise UsageError(f"--read max-{word}: {error}") from None
     return Limits(**found)
 
 
@@ -75,4 +75,4 @@ def excess(name: str) -> str:
     """The message of such an error, without the location."""
     limit: int = getattr(_current, name)
     what = f"larger than {limit:,} bytes" if name == "size" else f"more than {limit:,} {name}"
-    return f"{what}; if you trust the file, raise the limit: --max {name}={2 * limit}"
+    return f"{what}; if you trust the file, raise the limit: --read max-{name}={2 * limit}"

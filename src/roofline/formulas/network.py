@@ -60,7 +60,7 @@ def asked_network(machine: Machine, link: str | None, topology: str | None, algo
     if link is not None and not (machine.ceiling(link) and link in LINK_UNITS):
         known = [ceiling.resource.name for ceiling in machine.links]
         others = did_you_mean(link, known) or f"; it has: {', '.join(known) or 'none'}"
-        raise UsageError(f"--link {link}: {machine.name} has no such link{others}")
+        raise UsageError(f"link {link}: {machine.name} has no such link{others}")
     own = network_of(machine, link)
     if own is None or topology is algorithm is None:
         return own
@@ -68,7 +68,7 @@ def asked_network(machine: Machine, link: str | None, topology: str | None, algo
     if topology is not None and topology not in ("ring", "switch"):
         words = topology.lower().split("x")
         if not (1 <= len(words) <= 3 and all(word.isdecimal() and int(word) for word in words)):
-            raise UsageError(f"--topology {topology}: write ring, switch, or the sides of a torus such as 4x4")
+            raise UsageError(f"topology {topology}: write ring, switch, or the sides of a torus such as 4x4")
         sides = tuple(int(word) for word in words)
     ceiling = machine.ceiling(own.link)
     best: Algorithm = {None: own.algorithm, "ring": "bidirectional", "switch": "switch"}.get(topology, "torus")

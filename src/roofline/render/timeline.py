@@ -47,7 +47,7 @@ def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] |
             lines.append(f"{'host':<{margin}}{''.join(marks).rstrip()}")
         lines.append(f"{name:<{margin}}{_painted(causes, paper)}")
     if len(lanes) > MOST_DEVICES:
-        lines.append(f"… and {len(lanes) - MOST_DEVICES:,} more; --device shows one of them")
+        lines.append(f"… and {len(lanes) - MOST_DEVICES:,} more; --only device=N shows one of them")
     lines += paper.paragraph(_legend(seen)).splitlines()
     whole = sum(lane.time_s for lane in lanes[:MOST_DEVICES])
     for place in sorted(waits, key=lambda place: -waits[place]):

@@ -297,7 +297,7 @@ async def _page(
 
 def _remedy(run: Run, error: str) -> str:
     """The command that reads what is intact of a damaged run, which the server does not."""
-    return f"roofline analyze {shlex.quote(str(run.path))} --salvage -o report.html" if "--salvage" in error else ""
+    return f"roofline analyze {shlex.quote(str(run.path))} --read salvage -o report.html" if "--read salvage" in error else ""
 
 
 def _answer(request: Request, job: Job) -> Response:

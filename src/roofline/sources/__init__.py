@@ -114,7 +114,7 @@ def read(
     files = files_of([os.fspath(path) for path in ([paths] if isinstance(paths, str | os.PathLike) else paths)])
     source = None if len(files) == 1 and _is_copied(files[0]) else find(files[0])
     if cluster and not (source and source.hosts):
-        raise UsageError(f"{files[0]}: not a profile; --cluster reads profiles only")
+        raise UsageError(f"{files[0]}: not a profile; a cluster reads profiles only")
     if source is None:
         return _read_copy(files[0], target, progress, salvage=salvage, timeline=timeline)
     if source.hosts:

@@ -94,7 +94,7 @@ class Cache(Struct, frozen=True):
             if not os.access(made.inner, os.W_OK | os.X_OK):
                 raise PermissionError(None, "the folder is not writable")
         except OSError as error:
-            raise UsageError(f"{folder}: cannot write the cache: {error.strerror}; use another folder, or --no-cache") from None
+            raise UsageError(f"{folder}: cannot write the cache: {error.strerror}; use another folder, or --read cache=no") from None
         return made
 
     def get(self, key: str) -> Part | None:

@@ -25,7 +25,7 @@ def read_on_cluster(files: Sequence[str], how: Reading, progress: Progress | Non
     address. The contents of all other files are sent to the workers, at most one file per worker at a time.
     """
     if has_user_prices():
-        raise UsageError(f"--cluster {address}: registered custom calls are not available on workers; read without --cluster")
+        raise UsageError(f"--read cluster={address}: registered custom calls are not available on workers; read without it")
     overall = OverallProgress(files, progress)
     parts: dict[int, Part] = {}
     with _client(address) as client:
@@ -110,20 +110,20 @@ def _client(address: str) -> Any:
         return _dask().Client(address, timeout=CONNECT_S, set_as_default=False)
     except (OSError, ValueError) as error:
         reason = next(iter(str(error).splitlines()), type(error).__name__)
-        raise UsageError(f"--cluster {address}: no Dask scheduler found ({reason}); start one with: dask scheduler") from None
+        raise UsageError(f"--read cluster={address}: no Dask scheduler found ({reason}); start one with: dask scheduler") from None
 
 
 def _count_workers(client: Any, address: str, code: str) -> int:
     """The number of workers; an error if there are none, or if one does not have this version of the package."""
     versions = client.run(fingerprint, on_error="return")
     if not versions:
-        raise UsageError(f"--cluster {address}: the cluster has no workers; start some with: dask worker {address}")
+        raise UsageError(f"--read cluster={address}: the cluster has no workers; start some with: dask worker {address}")
     for worker, version in versions.items():
         if isinstance(version, Exception):
             raise UsageError(
-                f"--cluster {address}: the worker {worker} cannot run roofline ({type(version).__name__}: {version}); "
+                f"--read cluster={address}: the worker {worker} cannot run roofline ({type(version).__name__}: {version}); "
                 "install the same version there"
             )
         if version != code:
-            raise UsageError(f"--cluster {address}: {_MISMATCH.format(who=f'the worker {worker}')}")
+            raise UsageError(f"--read cluster={address}: {_MISMATCH.format(who=f'the worker {worker}')}")
     return len(versions)

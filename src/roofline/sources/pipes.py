@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
 
 STANDARD_INPUT = "-"
-SPOOLED_BYTES = int(parse("8 GiB", "B"))  # the largest copy of a pipe, unless --max size is larger
+SPOOLED_BYTES = int(parse("8 GiB", "B"))  # the largest copy of a pipe, unless --read max-size is larger
 _PIECE = int(parse("1 MiB", "B"))
 
 

@@ -74,7 +74,7 @@ def _read_by(worker: Worker, file: str, how: Reading, progress: Progress | None)
     try:
         part: Part = worker.call(read_next, file, how, progress=progress)
     except MemoryError:
-        raise SourceError(f"{file}: out of memory while reading it; try --jobs 1 or a computer with more memory") from None
+        raise SourceError(f"{file}: out of memory while reading it; try --read jobs=1 or a computer with more memory") from None
     except WorkerDied as error:
-        raise SourceError(f"{file}: while reading it {error}; try --jobs 1") from None
+        raise SourceError(f"{file}: while reading it {error}; try --read jobs=1") from None
     return part

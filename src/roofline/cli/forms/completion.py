@@ -13,6 +13,7 @@ from ...formulas import all_formulas, lookup
 from ...machines import names
 from ...ops.elementwise import POINTWISE
 from ..commands import COMMANDS, chosen
+from ..named_values import NamedValues
 from ..options import Parser
 
 BASH = """\
@@ -115,10 +116,14 @@ def _following(words: Sequence[str], option: bool) -> Iterable[str]:
     if not rest and name in FIRST:
         return FIRST[name]()
     actions = _parser(name, rest)._actions
-    options = {flag: action for action in actions for flag in action.option_strings}
+    options = {flag: action for action in actions for flag in action.option_strings if action.help != argparse.SUPPRESS}
     previous = options.get(words[-1])
     if previous is not None and previous.nargs != 0:
         return _values(previous)
+    last = next((place for place in reversed(range(len(words))) if words[place].startswith("-")), 0)
+    named = options.get(words[last])
+    if isinstance(named, NamedValues) and all(map(named.has, words[last + 1 :])) and not option:
+        return _values(named)
     return options if option else [value for action in actions if not action.option_strings for value in _values(action)]
 
 
@@ -131,6 +136,8 @@ def _parser(name: str, words: Sequence[str]) -> Parser:
 
 
 def _values(action: argparse.Action) -> Iterable[str]:
+    if isinstance(action, NamedValues):
+        return [name if value.is_word or name.endswith("-") else f"{name}=" for name, value in action.values.items()]
     if action.choices is not None:
         return map(str, action.choices)
     return VALUES.get(str(action.metavar), tuple)()

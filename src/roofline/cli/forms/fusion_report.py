@@ -15,10 +15,11 @@ from ...render.text import notes_text
 from ...sources.hlo_dump import read_modules
 from ...sources.programs import check_trips, loop_names, prepared, read, target_machine
 from ...units import percent, plain, show
-from ..options import Parser, at_least, chosen_machine, limit_options, machine_options, machine_to_read, output_options
+from ..options import Parser, at_least, chosen_machine, machine_options, machine_to_read, output_options
 from ..output import draw, emit
 from ..program_options import chosen_network, chosen_trips, program_options
 from ..progress import progress
+from ..reading import read_options
 
 
 def parser() -> Parser:
@@ -31,7 +32,7 @@ def parser() -> Parser:
     made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
     made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
     program_options(made)
-    limit_options(made)
+    read_options(made, files=False)
     machine_options(made)
     output_options(made)
     return made

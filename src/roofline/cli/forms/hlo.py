@@ -18,7 +18,6 @@ from ..options import (
     chosen_corrections,
     chosen_machine,
     correction_options,
-    limit_options,
     machine_options,
     machine_to_read,
     output_options,
@@ -27,6 +26,7 @@ from ..options import (
 from ..output import emit_report, shared
 from ..program_options import chosen_network, chosen_trips, program_options
 from ..progress import progress
+from ..reading import read_options
 
 # the option's value -> the field of an op
 KEYS = {
@@ -54,7 +54,7 @@ def parser() -> Parser:
     made.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     screen_options(made)
     program_options(made)
-    limit_options(made)
+    read_options(made, files=False)
     machine_options(made)
     correction_options(made)
     output_options(made, page=True)

@@ -206,7 +206,7 @@ class Space:
                 f"{self.name}: ends after the plane {self.planes[-1].name!r}, without what the profiler writes last; the copy is incomplete"
             )
             if not self.salvage:
-                raise SourceError(f"{note}; read the rest with --salvage")
+                raise SourceError(f"{note}; read the rest with --read salvage")
             return [note]
         if PROGRAMS_PLANE in names or any(name.startswith(DEVICE_PLANES) for name in names):
             return [f"{self.name}: the plane {LAST_PLANE!r}, which profilers write last, is missing; the file may be cut off"]
@@ -218,7 +218,7 @@ class Space:
         places += [f"line {line.name!r}"] if line else []
         place = f" (in {', '.join(places)})" if places else ""
         unpacked = " unpacked" if self._unpacked else ""
-        advice = "; the undamaged part was read" if self.salvage else "; read the rest with --salvage"
+        advice = "; the undamaged part was read" if self.salvage else "; read the rest with --read salvage"
         if truncated:
             return f"{self.name}: truncated after {self.size:,}{unpacked} bytes{place}; the copy is incomplete{advice}"
         return f"{self.name}: damaged at{unpacked} byte {offset:,}{place}: {what}{advice}"
@@ -293,7 +293,7 @@ def open_bytes(data: bytes | bytearray | mmap.mmap, name: str, *, salvage: bool 
         return Space(data, name, salvage=salvage)
     unpacked, complaint = _unpack(data, name)
     if complaint and not salvage:
-        raise SourceError(f"{complaint}; read the rest with --salvage")
+        raise SourceError(f"{complaint}; read the rest with --read salvage")
     space = Space(unpacked, name, salvage=salvage, unpacked=True)
     if complaint:
         space.notes = (complaint, *space.notes)
@@ -317,7 +317,7 @@ def _unpack(packed: bytes | bytearray | mmap.mmap, name: str) -> tuple[bytearray
             at += len(piece) - len(stream.unused_data)
             if len(out) > limit:
                 excess = f"decompresses to more than {limit:,} bytes, implausible for its size"
-                raise SourceError(f"{name}: {excess}; if you trust it, raise the limit: --max size={2 * limit}")
+                raise SourceError(f"{name}: {excess}; if you trust it, raise the limit: --read max-size={2 * limit}")
             if stream.eof:
                 stream = zlib.decompressobj(GZIP_WINDOW)
                 while packed[at : at + 1] == b"\0":  # archives may be padded

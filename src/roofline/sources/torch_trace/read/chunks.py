@@ -20,7 +20,7 @@ from .events import DOCUMENT, EVENTS, EXACT_EVENTS, HEAD, Event, Head
 CHUNK_BYTES = int(parse("256 KiB", "B"))  # small enough for its events to fit into the CPU's cache
 TAIL_BYTES = int(parse("4 KiB", "B"))  # at the end of a chunk that are searched for its last event first, then 16 times as many
 MOST_HEAD_BYTES = int(parse("64 MiB", "B"))  # before the events
-MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --max size is larger; never in memory at once
+MOST_UNPACKED_BYTES = int(parse("16 GiB", "B"))  # of a gzipped trace, unless --read max-size is larger; never in memory at once
 MOST_JOINED_BYTES = int(parse("8 MiB", "B"))  # of chunks that are joined because one does not decode
 MOST_JOINED = 8  # pieces of one event
 EXACT_US = 2**43  # for larger times in microseconds, a float is not exact to the nanosecond
@@ -53,7 +53,7 @@ def blocks(data: bytes | mmap | BinaryIO, name: str, salvage: bool, report: Call
             return
         unpacked += len(block)
         if unpacked > most:
-            raise SourceError(f"{name}: unpacks to more than {most:,} bytes; if you trust it, raise the limit: --max size={2 * most}")
+            raise SourceError(f"{name}: unpacks to more than {most:,} bytes; if you trust it, raise the limit: --read max-size={2 * most}")
         yield block
         waiting = unpack.unconsumed_tail
         if unpack.eof and unpack.unused_data.startswith(GZIP):  # a file of several members
@@ -79,7 +79,7 @@ def _pieces(data: bytes | mmap | BinaryIO, report: Callable[[int], None]) -> Ite
 
 def _damaged(what: str, salvage: bool, notes: list[str]) -> None:
     if not salvage:
-        raise SourceError(f"{what}; read the intact part with --salvage")
+        raise SourceError(f"{what}; read the intact part with --read salvage")
     notes.append(what)
 
 
