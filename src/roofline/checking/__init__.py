@@ -238,7 +238,7 @@ def _of_row(name: str, levels: set[str]) -> Callable[[BaselineOp], Number] | Non
 
 def _is_timed(name: str) -> bool:
     """Whether a quantity is a sum of measured times of ops, or explained by them."""
-    return name in REPORT and "time" in (name, REPORT[name].explained_by)
+    return name in REPORT and REPORT[name].explained_by == "time"
 
 
 def _causes(report: Report, quantity: Quantity, baseline: Baseline | None, ops: Sequence[OpInfo], ids: Iterable[int]) -> tuple[str, ...]:
