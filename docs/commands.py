@@ -21,6 +21,7 @@ SHOWN = {
     ),
     "chips": (["chips", "--help"], ["chips", "measure", "--help"], ["chips", "demo", "--help"]),
     "validate": (["validate", "--help"], ["validate", "jax", "--help"], ["validate", "torch", "--help"]),
+    "plan": (["plan", "--help"], ["plan", "llama3-8b", "h100", "serve", "--help"]),
     "plot": (["plot", "--help"],),
 }
 

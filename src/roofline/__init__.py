@@ -23,6 +23,7 @@ from .errors import UnitError as UnitError
 from .errors import UsageError as UsageError
 from .integrations import show_reports_in_notebooks
 from .plan import plan as plan
+from .plan import plan_serving as plan_serving
 
 if TYPE_CHECKING:
     from . import formulas as formulas
@@ -111,7 +112,7 @@ _HOMES = {
 }
 _MODULES = ("formulas", "jax", "torch", "units")
 _ERRORS = ("FormulaError", "MachineError", "MissingExtra", "OutputError", "RooflineError", "SourceError", "UnitError", "UsageError")
-__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture", "plan"])
+__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture", "plan", "plan_serving"])
 
 
 def __getattr__(name: str) -> Any:

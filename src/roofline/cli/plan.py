@@ -16,6 +16,7 @@ from ..units import parse, parse_count
 from .options import BROKEN, Parser, at_least, output_options
 from .output import emit, write_message
 
+SERVE = "serve"  # the word for serving instead of training
 # quantity of --require -> its dimension, and its value of a plan
 REQUIRED: Mapping[str, tuple[str, Callable[[Plan], float]]] = {
     "step": ("s", lambda plan: plan.step_s),
@@ -32,7 +33,7 @@ def parser() -> Parser:
     made = Parser(
         "plan",
         "Which mesh, microbatch, recomputation and number format to train a model with on some chips: time of a step with an interval, "
-        "memory in parts, ranked. What is not given is tried or assumed, and said.",
+        "memory in parts, ranked. What is not given is tried or assumed, and said. With the word serve after the chips: serving a model.",
         "roofline plan llama3-70b h100 x64 --batch 256 --seq 8192 --format fp8",
     )
     made.add_argument("model", metavar="MODEL", help="name of the catalogue, config.json, or a folder with one")
@@ -90,6 +91,10 @@ def parser() -> Parser:
 
 
 def run(words: Sequence[str]) -> int:
+    if SERVE in words:
+        from .forms.plan_serve import run as run_serve
+
+        return run_serve([text for text in words if text != SERVE])
     args = parser().parse_args(words)
     tokens = _number("--tokens", args.tokens)
     price = _number("--price", args.price)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .plans import Plans
+    from .serving_plans import ServingPlans
     from .transformer import Model
 
 
@@ -20,3 +21,10 @@ def plan(model: "str | Model", chip: str, count: int | str | None = None, **opti
     from .search import find_plans
 
     return find_plans(question(model, chip, count, **options))
+
+
+def plan_serving(model: str, chip: str, count: int | str | None = None, **options: Any) -> "ServingPlans":
+    """The serving plans of a model on chips, the best first; the options are those of `roofline plan … serve`, with underscores."""
+    from .serving_plans import find_serving
+
+    return find_serving(model, chip, count, **options)

@@ -74,7 +74,7 @@ def held(matrix: Matrix, run: Run, is_tpu: bool) -> float:
 def fsdp_exchange(layer: Layer, model: Model, run: Run, times: Times, ahead: float, behind: float) -> tuple[float, float]:
     """Seconds that the gathers of a layer's weights and the scatter of its gradients show beside its own time."""
     mesh = run.mesh
-    weights = sum(held(matrix, run, times.chips.is_tpu) for matrix in layer.matrices(model.hidden))
+    weights = sum(held(matrix, run, times.chips.is_tpu) for matrix in model.matrices[layer])
     ranks = mesh.fsdp * mesh.context
     once = times.chips.gather(weights * BF16, mesh.tensor, min(ranks, times.chips.devices // times.chips.slices // mesh.tensor))
     hidden = times.values["overlap.fsdp"]

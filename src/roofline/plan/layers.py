@@ -88,7 +88,7 @@ def layer_parts(layer: Layer, model: Model, run: Run, times: Times) -> tuple[Par
     backward: Parts = defaultdict(float)
     values, mixer, feed = times.values, layer.mixer, layer.feed
     cast, repeated = 0.0, 0.0
-    for matrix in layer.matrices(model.hidden):
+    for matrix in model.matrices[layer]:
         ahead, behind, narrow = product_times(matrix, run, times)
         forward["products"] += ahead
         backward["products"] += behind

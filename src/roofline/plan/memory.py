@@ -68,7 +68,7 @@ def shares(model: Model, run: Run, is_tpu: bool) -> Share:
     """The parameters of a device of the first pipeline stage."""
     mesh, dense, experts = run.mesh, 0.0, 0.0
     for layer in model.layers_and_predictors:
-        for matrix in layer.matrices(model.hidden):
+        for matrix in model.matrices[layer]:
             if matrix.split == "experts" and not is_tpu:
                 experts += layer.count * held(matrix, run, is_tpu)
             else:
@@ -89,7 +89,7 @@ def kept_bytes(layer: Layer, model: Model, run: Run) -> float:
     tensor = run.mesh.tensor
     element = min(BF16, max(1.0, run.format.bytes))
     found = BF16 * layer.blocks * model.hidden / tensor
-    for matrix in layer.matrices(model.hidden):
+    for matrix in model.matrices[layer]:
         rows, k, n, _ = sharded(matrix, run, 1.0, run.mesh.experts)
         found += rows * k * element if matrix.split == "experts" else matrix.k / tensor * element
         if matrix.name in KEPT_OUTPUTS:
@@ -100,14 +100,15 @@ def kept_bytes(layer: Layer, model: Model, run: Run) -> float:
 def activation_bytes(model: Model, run: Run) -> float:
     """Bytes of activations of all microbatches in flight on the first stage."""
     mesh, again = run.mesh, run.recompute
-    whole = sum(layer.count * kept_bytes(layer, model, run) for layer in model.layers)
+    kept = {layer: kept_bytes(layer, model, run) for layer in model.layers}
+    whole = sum(layer.count * size for layer, size in kept.items())
     inputs = BF16 * model.hidden / mesh.tensor * model.depth
     per_token = whole * again.kept + (inputs if again.kept < 1 else 0.0)
     flying = float(min(run.microbatches, mesh.pipeline))
     if mesh.virtual > 1:
         flying += (mesh.pipeline - 1) / mesh.virtual
     part = min(1.0, OFFLOADED_LAYERS * mesh.pipeline / model.depth) if run.offload else 1.0
-    once = max(kept_bytes(layer, model, run) for layer in model.layers) * run.tokens if again.is_full else 0.0  # the layer that runs again
+    once = max(kept.values()) * run.tokens if again.is_full else 0.0  # the layer that runs again
     return run.tokens * per_token / mesh.pipeline * flying * part + once
 
 
@@ -131,4 +132,4 @@ def memory_of(model: Model, run: Run, times: Times, share: Share) -> Memory:
 
 
 def _gathered(layer: Layer, model: Model, run: Run, is_tpu: bool) -> float:
-    return sum(held(matrix, run, is_tpu) for matrix in layer.matrices(model.hidden))
+    return sum(held(matrix, run, is_tpu) for matrix in model.matrices[layer])

@@ -110,9 +110,9 @@ def question(
         batch=sequences(USUAL_BATCH if batch is None else batch, length),
         length=length,
         mesh=asked,
-        formats=tuple(word("--format", name, FORMATS) for name in _list(format or "bf16")),
+        formats=tuple(word("--format", name, FORMATS) for name in split_list(format or "bf16")),
         policies=tuple(recompute_of(words, of.depth) for words in recompute_policies(recompute or POLICIES)),
-        microbatches=MICROBATCHES if microbatch is None else tuple(_microbatch(text) for text in _list(str(microbatch))),
+        microbatches=MICROBATCHES if microbatch is None else tuple(_microbatch(text) for text in split_list(str(microbatch))),
         stack=word("--stack", named, STACKS, OTHER_STACKS),
         settings=fields,
         most={_axis("--most", name): size for name, size in (most or {}).items()},
@@ -180,7 +180,8 @@ def _axis(option: str, name: str) -> str:
     return word(option, plain, {axis: axis for axis in AXES}, OTHER_NAMES)
 
 
-def _list(text: str) -> list[str]:
+def split_list(text: str) -> list[str]:
+    """The parts of a list with commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 

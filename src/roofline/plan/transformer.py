@@ -202,6 +202,11 @@ class Model(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cach
         last = self.layers[-1]
         return (*self.layers, Layer(self.predictors, last.mixer, last.feed)) if self.predictors else self.layers
 
+    @cached_property
+    def matrices(self) -> dict[Layer, tuple[Matrix, ...]]:
+        """The weight matrices of each kind of layer."""
+        return {layer: layer.matrices(self.hidden) for layer in self.layers_and_predictors}
+
     @property
     def embedding(self) -> int:
         return self.hidden * self.vocabulary

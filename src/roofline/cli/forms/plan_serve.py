@@ -1,0 +1,67 @@
+"""`roofline plan MODEL CHIP xN serve`: time per output token, throughput and memory of a model that is served."""
+
+from collections.abc import Sequence
+
+from ...errors import UnitError, UsageError
+from ...plan.serving_plans import find_serving
+from ...plan.words import FORMATS
+from ...render.serving import serving_rows, serving_text
+from ...units import parse_count
+from ..options import Parser, at_least, output_options
+from ..output import emit
+
+
+def parser() -> Parser:
+    made = Parser(
+        "plan",
+        "Serving a model: prefill, time per output token, throughput and memory of replicas, and the largest batch under an objective. "
+        "Steps are predicted, queues are not.",
+        "roofline plan deepseek-r1 h200 x8 serve --prompt 1024 --answer 1024 --format fp8 --slo 'tpot<30ms'",
+    )
+    made.add_argument("model", metavar="MODEL", help="name of the catalogue, config.json, or a folder with one")
+    made.add_argument("chip", metavar="CHIP", help="chip name")
+    made.add_argument("count", nargs="?", metavar="xN", help="number of chips: x8")
+    made.add_argument("--prompt", type=at_least(1), metavar="N", help="tokens of a prompt (default 1000)")
+    made.add_argument("--answer", type=at_least(1), metavar="N", help="tokens of an answer (default 1000)")
+    made.add_argument(
+        "--slo", default="", metavar="'ttft<1s tpot<30ms'", help="objective: bounds of the first token and of the further ones"
+    )
+    made.add_argument("--rate", metavar="N", help="requests a second, for the chips that they need: 12 or 12/s")
+    made.add_argument(
+        "--batch", type=at_least(1), metavar="N", help="sequences of a replica at a time (default: the most that --slo allows)"
+    )
+    made.add_argument("--mesh", default="", metavar="tp=N", help="devices of a replica (default: tries powers of two)")
+    made.add_argument("--format", default="", metavar="NAME,…", help=f"formats of the weights: {', '.join(FORMATS)} (default bf16)")
+    made.add_argument("--kv", default="bf16", metavar="NAME", help="format of keys and values: bf16 or fp8 (default bf16)")
+    made.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of a million tokens")
+    made.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
+    output_options(made, figure=False)
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    plans = find_serving(
+        args.model,
+        args.chip,
+        args.count,
+        prompt=args.prompt,
+        answer=args.answer,
+        slo=args.slo,
+        rate=_number("--rate", args.rate),
+        batch=args.batch,
+        mesh=args.mesh,
+        format=args.format,
+        kv=args.kv,
+        domain=args.domain,
+    )
+    price = _number("--price", args.price)
+    emit(args, lambda page: serving_text(plans, page, price=price), plans, lambda: serving_rows(plans))
+    return 0
+
+
+def _number(option: str, text: str | None) -> float | None:
+    try:
+        return None if text is None else parse_count(text.removesuffix("/s"))
+    except UnitError as error:
+        raise UsageError(f"{option} {text}: {error}") from None

@@ -1,0 +1,177 @@
+"""Serving a model from one replica: prefill, time per output token, memory of keys and values, and the largest batch under an objective.
+
+    step    layers · (products + attention over the cache + all-reduces + small kernels) + head + host
+    tpot    step + batch · prefill of one prompt / tokens of an answer: each sequence waits for the prefills of the others
+    batch   (0.9 · memory - weights - 4 GB) / (keys and values of a sequence)
+
+Operations are predicted one by one (`prediction/`), in CUDA graphs; nothing is fitted to end-to-end runs. Queues are not predicted: the
+first token comes after a prefill and the wait for it.
+"""
+
+from collections import defaultdict
+
+from msgspec import Struct
+
+from ..cost import Cost
+from ..errors import UsageError
+from ..formulas.moe import expected_experts
+from ..operation import Attention as AttentionSizes
+from ..operation import Collective
+from ..prediction import predict
+from ..units import parse
+from .chips import LINK, Chips
+from .times import Single
+from .transformer import Attention, Experts, Layer, Matrix, Model
+from .words import Format
+
+KERNEL_S = 2.5e-6  # a small kernel inside a CUDA graph, start to start (vLLM and TensorRT-LLM on H100)
+SMALL_DENSE, SMALL_EXPERTS = 8, 16  # norms, rotation, append, quantization, routing and sums of a layer
+HOST_S = 0.5e-3  # of a step: scheduling, sampling, detokenization
+ONE_SHOT_S, ONE_SHOT_RANK_S = 5e-6, 0.6e-6  # of the engines' own all-reduce through peers' memory, which beats NCCL's for a few tokens
+USABLE, RESERVED = 0.9, parse("4 GB", "B")  # of the memory, and what activations, graphs and libraries take of it
+KV_BYTES = {"bf16": 2.0, "fp8": 1.0}
+INTERVAL = (0.72, 1.38)  # of measured over predicted: 80% of the public end-to-end rows
+
+
+class Replica(Struct, frozen=True, kw_only=True):
+    """One copy of a model: ``tensor`` devices, a batch of sequences, prompt and answer in tokens, formats of weights and cache."""
+
+    tensor: int
+    batch: int
+    prompt: int
+    answer: int
+    format: Format
+    kv: str = "bf16"
+
+    @property
+    def context(self) -> float:
+        """Tokens that a sequence has on average while it answers."""
+        return self.prompt + self.answer / 2
+
+
+class Served(Struct, frozen=True, kw_only=True):
+    """What a replica does: seconds of a prefill and per output token with an interval, throughput, memory, and the parts of a step.
+
+    ``most`` is the largest batch that fits; ``kv`` the bytes of keys and values of one sequence on a device.
+    """
+
+    mesh: dict[str, int]
+    format: str
+    batch: int
+    prefill_s: float
+    tpot_s: float
+    low_s: float
+    high_s: float
+    tokens_per_s_per_chip: float
+    parts: dict[str, float]
+    weights: float
+    kv: float
+    most: int
+
+
+class Server:
+    """Times of a model on some devices, computed once for each size."""
+
+    def __init__(self, model: Model, chips: Chips) -> None:
+        self.model, self.chips = model, chips
+        self.single = Single(chips.machine)
+        self.bandwidth = chips.machine.rate("hbm")
+
+    def pass_parts(self, replica: Replica, tokens: int, sequences: int, context: float, *, prefill: bool) -> dict[str, float]:
+        """Seconds of one pass of ``tokens`` tokens of ``sequences`` sequences through all layers, by part."""
+        parts: dict[str, float] = defaultdict(float)
+        for layer in self.model.layers:
+            for matrix in self.model.matrices[layer]:
+                parts["products"] += layer.count * self.product(matrix, replica, tokens, layer)
+            if isinstance(layer.mixer, Attention):
+                parts["attention"] += layer.count * self.attention(layer.mixer, replica, tokens, sequences, context, prefill=prefill)
+            small = SMALL_EXPERTS if isinstance(layer.feed, Experts) else SMALL_DENSE
+            parts["kernels"] += layer.count * small * KERNEL_S
+            parts["exchange"] += layer.count * layer.blocks * self.all_reduce(replica, tokens)
+        parts["head"] = self.single.product(sequences, self.model.hidden, self.model.vocabulary / replica.tensor, "bf16", 1)
+        return dict(parts)
+
+    def product(self, matrix: Matrix, replica: Replica, tokens: int, layer: Layer) -> float:
+        """Seconds of a matrix's product; of experts only those read that a token chooses."""
+        ranks = replica.tensor
+        compute = replica.format.compute if matrix.is_low else "bf16"
+        if matrix.split == "experts" and isinstance(layer.feed, Experts):
+            touched = max(1, round(expected_experts(matrix.copies, layer.feed.chosen, tokens)))
+            wide = matrix.name == "experts_up"
+            k, n = (matrix.k, matrix.n / ranks) if wide else (matrix.k / ranks, matrix.n)
+            return self.single.product(tokens * matrix.used, k, n, compute, touched)
+        k, n = float(matrix.k), float(matrix.n)
+        if matrix.split == "columns":
+            n /= ranks
+        elif matrix.split == "rows":
+            k /= ranks
+        return self.single.product(tokens, k, n, compute, 1)
+
+    def attention(self, mixer: Attention, replica: Replica, tokens: int, sequences: int, context: float, *, prefill: bool) -> float:
+        """Seconds of attention over the cache, or of whole prompts."""
+        heads, kv_heads = max(1.0, mixer.heads / replica.tensor), max(1.0, mixer.kv_heads / replica.tensor)
+        key, value = mixer.widths
+        if prefill:
+            return self.single.attention(sequences, heads, kv_heads, max(1, tokens // sequences), key, value)[0]
+        keys = round(min(context, mixer.window or context))
+        kept = KV_BYTES[replica.kv] * (mixer.kept if mixer.latent else kv_heads * (key + value))
+        wide = sum((mixer.latent.keys + mixer.latent.rope, mixer.latent.keys)) if mixer.latent else key + value
+        cost = Cost.of({"matrix/bf16": 2.0 * sequences * keys * heads * wide, "hbm": sequences * keys * kept})
+        sizes = None
+        if not mixer.latent:
+            sizes = AttentionSizes(batch=sequences, heads=heads, queries=1, keys=keys, size=key, kv_heads=kv_heads, causal=True)
+        found = predict(sizes, cost, self.chips.machine, self.single.calibration)
+        return found.time_s if found else 0.0
+
+    def all_reduce(self, replica: Replica, tokens: int) -> float:
+        """Seconds of the sum of a block's results over the tensor ranks."""
+        if replica.tensor == 1:
+            return 0.0
+        size = tokens * self.model.hidden * 2.0
+        sizes = Collective(kind="all-reduce", devices=replica.tensor, bytes=size, link=LINK)
+        ceiling = self.chips.machine.ceiling(LINK)
+        cost = Cost.of({LINK: 2 * size * (replica.tensor - 1) / replica.tensor / (ceiling.count if ceiling else 1)})
+        found = predict(sizes, cost, self.chips.machine, self.single.calibration)
+        once = ONE_SHOT_S + ONE_SHOT_RANK_S * replica.tensor + 2 * size * (replica.tensor - 1) / replica.tensor / self.chips.link
+        return min(once, found.time_s) if found else 2 * self.chips.gather(size, 1, replica.tensor)
+
+    def weights(self, replica: Replica) -> float:
+        """Bytes of the weights on a device; embedding and head in bf16."""
+        model = self.model
+        embedding = model.embedding * (1 if model.tied else 2)
+        return ((model.parameters - embedding) * replica.format.bytes + 2 * embedding) / replica.tensor
+
+    def kv_bytes(self, replica: Replica) -> float:
+        """Bytes of keys and values of one sequence at its longest, on a device: heads are split, a latent vector is not."""
+        length, total = replica.prompt + replica.answer, 0.0
+        for layer in self.model.layers:
+            if isinstance(layer.mixer, Attention):
+                kept = layer.mixer.kept / (1 if layer.mixer.latent else min(replica.tensor, layer.mixer.kv_heads))
+                total += layer.count * kept * min(length, layer.mixer.window or length)
+        return total * KV_BYTES[replica.kv]
+
+    def serve(self, replica: Replica) -> Served:
+        """What a replica does with a batch."""
+        prefill = sum(self.pass_parts(replica, replica.prompt, 1, replica.prompt, prefill=True).values())
+        parts = self.pass_parts(replica, replica.batch, replica.batch, replica.context, prefill=False)
+        parts |= {"host": HOST_S, "others' prefills": replica.batch * prefill / replica.answer}
+        tpot = sum(parts.values())
+        weights, kv = self.weights(replica), self.kv_bytes(replica)
+        room = USABLE * self.chips.capacity - RESERVED - weights
+        if room < kv:
+            what = f"{self.model.name} in {replica.format.name}"
+            raise UsageError(f"{what} does not fit {replica.tensor} x {self.chips.machine.chip_name}: take more chips")
+        return Served(
+            mesh={"tp": replica.tensor, "data": self.chips.devices // replica.tensor},
+            format=replica.format.name,
+            batch=replica.batch,
+            prefill_s=prefill,
+            tpot_s=tpot,
+            low_s=INTERVAL[0] * tpot,
+            high_s=INTERVAL[1] * tpot,
+            tokens_per_s_per_chip=replica.batch / tpot / replica.tensor * self.chips.machine.devices,
+            parts=parts,
+            weights=weights,
+            kv=kv,
+            most=int(room / kv),
+        )

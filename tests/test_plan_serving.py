@@ -1,0 +1,104 @@
+"""Serving plans: the step by hand, memory of keys and values, objectives, and the public rows where their table is."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+from roofline.cli import main
+from roofline.errors import UsageError
+from roofline.plan.catalogue import load_model
+from roofline.plan.chips import chips_of
+from roofline.plan.serving import HOST_S, KERNEL_S, Replica, Server
+from roofline.plan.serving_plans import asked_objective
+from roofline.plan.words import FORMATS
+
+ROOT = Path(__file__).parent.parent
+ROWS = ROOT.parent / "shared" / "data" / "third_party" / "silicon" / "silicon_refs.csv"
+
+
+def test_a_step_reads_the_weights_and_the_cache_once() -> None:
+    model = load_model("llama3-8b")
+    server = Server(model, chips_of("h100", 1))
+    replica = Replica(tensor=1, batch=1, prompt=1000, answer=1000, format=FORMATS["bf16"])
+    served = server.serve(replica)
+    # All weights but the embedding once at 3.35 TB/s, and not much more: kernels reach 0.8 of the bandwidth
+    least = 2 * (model.parameters - model.embedding) / 3.35e12
+    assert least < served.parts["products"] + served.parts["head"] < 1.5 * least
+    assert served.parts["kernels"] == pytest.approx(32 * 8 * KERNEL_S)
+    assert served.parts["host"] == HOST_S
+    assert "exchange" not in served.parts or served.parts["exchange"] == 0
+    assert served.tpot_s == pytest.approx(sum(served.parts.values()))
+    # 8 heads of 128, keys and values, in 2 bytes, 32 layers, 2000 tokens
+    assert served.kv == 2 * 8 * 128 * 2 * 32 * 2000
+    assert served.parts["others' prefills"] == pytest.approx(served.prefill_s / 1000)
+
+
+def test_latent_keys_are_not_split_and_windows_bound_the_cache() -> None:
+    deepseek = Server(load_model("deepseek-v3"), chips_of("h200", 8))
+    replica = Replica(tensor=8, batch=1, prompt=1000, answer=24, format=FORMATS["fp8"])
+    assert deepseek.kv_bytes(replica) == 61 * (512 + 64) * 2 * 1024
+    oss = Server(load_model("gpt-oss-120b"), chips_of("h100", 8))
+    assert oss.kv_bytes(replica) == (18 * 128 + 18 * 1024) * 2 * 64 * 2  # one head of keys a device, windows of 128
+
+
+def test_more_sequences_take_longer_and_bring_more() -> None:
+    plans = rl.plan_serving("llama3-70b", "h100", 8, prompt=1024, answer=512, format="fp8", mesh="tp=8")
+    times = [served.tpot_s for served in plans.batches]
+    assert times == sorted(times)
+    rates = [served.tokens_per_s_per_chip for served in plans.batches]
+    assert rates == sorted(rates)
+    assert plans.best.batch <= plans.best.most
+
+
+def test_the_best_is_the_largest_batch_under_the_objective() -> None:
+    plans = rl.plan_serving("llama3-70b", "h100", 8, prompt=1024, answer=1024, format="fp8", slo="tpot<20ms", rate=10)
+    assert plans.best.tpot_s <= 20e-3
+    more = rl.plan_serving("llama3-70b", "h100", 8, prompt=1024, answer=1024, format="fp8", mesh=f"tp={plans.best.mesh['tp']}",
+                           batch=plans.best.batch + 1)  # fmt: skip
+    assert more.best.tpot_s > 20e-3
+    # 10 requests a second of 1024 tokens, over what a replica brings, in whole replicas
+    per_replica = plans.best.batch / plans.best.tpot_s
+    assert plans.chips_needed == -(-10 * 1024 // per_replica) * plans.best.mesh["tp"]
+    missed = rl.plan_serving("llama3-70b", "h100", 8, slo="tpot<1ms")
+    assert not missed.meets(missed.best)
+
+
+def test_objectives_and_sizes_that_cannot_be_are_errors() -> None:
+    assert asked_objective("ttft<1s tpot<30ms") == {"ttft": 1.0, "tpot": 0.03}
+    with pytest.raises(UsageError, match="write ttft or tpot < TIME"):
+        asked_objective("latency<1s")
+    with pytest.raises(UsageError, match="does not fit"):
+        rl.plan_serving("deepseek-v3", "h100", 4)
+    with pytest.raises(UsageError, match="serving is planned for GPUs"):
+        rl.plan_serving("llama3-8b", "v5e", 4)
+
+
+def test_the_command_prints_a_row_per_batch_and_writes_json(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["plan", "deepseek-r1", "h200", "x8", "serve", "--prompt", "1024", "--answer", "1024", "--format", "fp8", "--slo", "tpot<30ms"]
+    assert main([*words, "--price", "3", "--rate", "12/s"]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"Batch \d+ on replicas of 8 meets tpot < 30 ms: ", text)
+    assert "12 requests/s need" in text
+    assert "----" in text
+    assert main([*words, "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], found["task"]) == ("roofline.plan/1", "serve")
+    assert found["plans"][0]["low_s"] < found["plans"][0]["tpot_s"] < found["plans"][0]["high_s"]
+
+
+@pytest.mark.skipif(not ROWS.is_file(), reason="the table of served models is not there")
+def test_public_rows_are_predicted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    sys.modules.pop("plan_serving", None)
+    import plan_serving
+
+    plan_serving.main(str(ROWS))
+    last = capsys.readouterr().out.splitlines()[-1]
+    found = re.fullmatch(r"bf16 and fp8: (\d+) rows, mean ([\d.]+)%, .*; (\d+) within the interval", last)
+    assert found, last
+    assert float(found[2]) < 18
+    assert 0.75 <= int(found[3]) / int(found[1]) <= 0.92
