@@ -3,9 +3,9 @@
 import argparse
 from collections.abc import Iterator
 
-from roofline.cli.named_values import NamedValues
+from roofline.cli.options.named_values import NamedValues
 
-FAMILIES = {"max-": "max-rows", "sustained-": "sustained-hbm"}  # a name of each family of names
+FAMILIES = {"max-": "max-rows", "sustained-": "sustained-hbm", "xla-": "xla-key"}  # a name of each family of names
 
 
 def settings(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:

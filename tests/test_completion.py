@@ -22,7 +22,7 @@ from roofline.machines import names
     [
         ("ca", ["capture"]),
         ("--v", ["--version"]),
-        ("analyze --b", ["--by", "--batch-args"]),
+        ("analyze --b", ["--by"]),
         ("analyze --by s", ["scope", "step"]),
         ("analyze run --stragglers h", ["host"]),
         ("analyze run --details --per", ["--per-step", "--per-device"]),  # --details takes no value

@@ -167,7 +167,7 @@ def test_no_rows_are_no_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_compilers_names_are_a_column(capsys: pytest.CaptureFixture[str]) -> None:
-    out = _out(capsys, "sample:train", "--columns", "label,name,time,hbm", "--unfold", "--top", "1")
+    out = _out(capsys, "sample:train", "--columns", "label,name,time,hbm", "--by", "op", "--top", "1")
     assert re.search(r"^op, by time lost +name +time/step +hbm/step$", out, re.MULTILINE)
     assert re.search(r"^jax_programs.py:38  dot 32000×8192×2048 bf16 +custom-call.21 +1.359 ms +688.9 MB$", out, re.MULTILINE)
 

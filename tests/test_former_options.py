@@ -11,7 +11,7 @@ import pytest
 import roofline as rl
 from roofline.cli import main
 from roofline.cli.commands import module_of
-from roofline.cli.named_values import Former
+from roofline.cli.options.named_values import Former
 from roofline.formulas import lookup
 
 DATA = Path(__file__).parent / "data"
@@ -47,6 +47,7 @@ VALUES = {
     "--unit": "vector",
     "--program": "jit_step",
     "--module": "jit_step",
+    "--unfold": "",
     "--fail-on": "'time +5%, no above-roof'",
 }
 COMMANDS = {
@@ -106,6 +107,19 @@ def test_each_former_option_gives_what_it_says_to_type(name: str, capsys: Captur
     assert options or name == "fuse"
     for option, _ in options:
         same(capsys, COMMANDS[name], f"{option} {VALUES[option]}")
+
+
+def test_analyze_has_at_most_thirty_options_beside_help() -> None:
+    shown = [action for action in module_of("analyze").parser()._actions if action.option_strings and action.help != argparse.SUPPRESS]
+    assert len(shown) - 1 <= 30
+
+
+def test_a_former_option_leaves_the_value_of_the_present_one(capsys: Capture) -> None:
+    by_scope = answer(capsys, ["analyze", "sample:train", "--by", "scope"])
+    assert answer(capsys, ["analyze", "sample:train", "--by", "scope", "--unfold"]) == (
+        *by_scope[:2],
+        "roofline: --unfold will go; leave it out\n" + by_scope[2],
+    )
 
 
 def test_every_command_with_former_options_is_tried() -> None:

@@ -15,8 +15,8 @@ from command_options import settings
 from every import every
 from roofline.cli import main
 from roofline.cli.commands import module_of
+from roofline.cli.options.program_options import ALGORITHMS
 from roofline.cli.plot import FIGURES
-from roofline.cli.program_options import ALGORITHMS
 from roofline.errors import clean
 from roofline.formulas import lookup
 from roofline.formulas.collective import Algorithm

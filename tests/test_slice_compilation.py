@@ -96,7 +96,7 @@ def test_without_a_mesh_it_is_that_of_the_shardings_or_one_axis() -> None:
     assert mesh_axes([struct(8)], 16, None) == {"data": 16}
     assert mesh_axes(sharded, 16, None) == {"fsdp": 4, "tensor": 4}
     assert mesh_axes([struct(16, spec=("fsdp",), mesh=AbstractMesh((1,), ("fsdp",)))], 16, None) == {"fsdp": 16}
-    with pytest.raises(Misfit, match="sharded over the mesh fsdp=4,tensor=4, which has 16 devices, not 64; give --mesh"):
+    with pytest.raises(Misfit, match="sharded over the mesh fsdp=4,tensor=4, which has 16 devices, not 64; give a mesh"):
         mesh_axes(sharded, 64, None)
 
 
@@ -112,7 +112,7 @@ def test_elsewhere_one_line_says_why_nothing_is_compiled(monkeypatch: pytest.Mon
     assert "pip install 'roofline[tpu]'" in compiling.why_not()
 
 
-@every("words", [["--args", "8x512"], ["--mesh", "fsdp=4"], ["--xla", "a=1"]])
+@every("words", [["--args", "8x512"], ["--compile", "mesh=fsdp=4,tensor=4"], ["--compile", "shard=a", "xla-a=1"]])
 def test_options_of_functions_are_refused_for_files(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "program.hlo", *words]) == 2
     assert "is for a function that is compiled for a slice" in capsys.readouterr().err

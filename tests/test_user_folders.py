@@ -51,7 +51,7 @@ def test_a_reader_that_leaves_does_not_keep_the_files_from_being_written(tmp_pat
     table.write_text("name,time,flops,bytes\n" + "".join(f"op {number} {'x' * 40},2 ms,1 GFLOP,10 MB\n" for number in range(2000)))
     read_end, write_end = os.pipe()
     os.close(read_end)
-    words = ["analyze", str(table), "--chip", "h200", "--top", "2000", "--unfold", "-o", str(page)]
+    words = ["analyze", str(table), "--chip", "h200", "--top", "2000", "--by", "op", "-o", str(page)]
     try:
         ended = subprocess.run([sys.executable, "-m", "roofline", *words], stdout=write_end, stderr=subprocess.PIPE, text=True)
     finally:

@@ -16,7 +16,6 @@ from ..sources import PROGRAM, find
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from ..workload import Recording
-from .named_values import Value, former, named_values
 from .options import (
     BROKEN,
     Parser,
@@ -35,10 +34,11 @@ from .options import (
     screen_options,
     throughput_options,
 )
-from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
+from .options.named_values import Value, former, named_values
+from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
+from .options.slice_options import names_function, record_function, slice_options
 from .reading import read_input, read_options
 from .reporting import EACH_OP, analyze_and_emit, columns, emit_stored, filter_text
-from .slice_options import names_function, record_function, slice_options
 from .terminal import chart_options
 
 GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES, EACH_OP))
@@ -93,16 +93,19 @@ def input_options(made: argparse.ArgumentParser) -> None:
 def table_options(made: argparse.ArgumentParser) -> None:
     """Which ops the table shows, how they are grouped, and in which columns."""
     table = made.add_argument_group("table (--json always has everything)")
-    table.add_argument("--by", choices=(*GROUPS, "module"), metavar="KEY", help=f"group ops by {', '.join(GROUPS)}")
+    table.add_argument(
+        "--by",
+        choices=(*GROUPS, "module"),
+        metavar="KEY",
+        help=f"group ops by {', '.join(GROUPS)}; by op, equal layers are rows of their own",
+    )
     table.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
     table.add_argument(
         "--columns",
         metavar="NAMES",
         help=f"comma-separated columns: {', '.join(COLUMNS)}; for a resource: hbm, hbm/s, flop/hbm, counted:hbm",
     )
-    table.add_argument(
-        "--unfold", action="store_true", help="one row per op, not one for all layers that do the same work (same as --by op)"
-    )
+    former(table, "--unfold", option="--by", becomes="op")
     table.add_argument(
         "--filter",
         action="append",

@@ -31,7 +31,6 @@ from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from ..workload import Recording
-from .named_values import former
 from .options import (
     BROKEN,
     NOT_KNOWN,
@@ -47,8 +46,9 @@ from .options import (
     output_options,
     throughput_options,
 )
+from .options.named_values import former
+from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .output import draw, emit, write, write_message, write_page
-from .program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .reading import read_input, read_options
 
 

@@ -9,8 +9,8 @@ from ..files.input_limits import DEFAULT
 from ..sources import read
 from ..sources.target import Target
 from ..workload import Recording
-from .named_values import Value, former, named_values
 from .options import at_least
+from .options.named_values import Value, former, named_values
 from .progress import progress
 
 NO_CACHE = "no"

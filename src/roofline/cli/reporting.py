@@ -64,7 +64,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: R
     report, shown = shared(args, report, shown)
     part = narrow(shown, step=args.step, device=args.device, host=args.host)
     ops = _selected(args, part)
-    unfold = args.unfold or args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
+    unfold = args.by is not None or bool({"step", "steps", "device", "devices"} & {*names})
     rows = by_loss(table_rows(shown, ops, folded=not unfold, step=args.step, device=args.device, host=args.host))
     top = ROWS if args.top is None else args.top
     groups = _groups(args, shown, ops)

@@ -13,8 +13,8 @@ from ...formulas import all_formulas, lookup
 from ...machines import names
 from ...ops.elementwise import POINTWISE
 from ..commands import COMMANDS, chosen
-from ..named_values import NamedValues
 from ..options import Parser
+from ..options.named_values import NamedValues
 
 BASH = """\
 _roofline() {

@@ -16,8 +16,8 @@ from ...sources.hlo_dump import read_modules
 from ...sources.programs import check_trips, loop_names, prepared, read, target_machine
 from ...units import percent, plain, show
 from ..options import Parser, at_least, chosen_machine, machine_options, machine_to_read, output_options
+from ..options.program_options import chosen_network, chosen_trips, program_options
 from ..output import draw, emit
-from ..program_options import chosen_network, chosen_trips, program_options
 from ..progress import progress
 from ..reading import read_options
 

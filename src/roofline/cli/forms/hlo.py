@@ -23,8 +23,8 @@ from ..options import (
     output_options,
     screen_options,
 )
+from ..options.program_options import chosen_network, chosen_trips, program_options
 from ..output import emit_report, shared
-from ..program_options import chosen_network, chosen_trips, program_options
 from ..progress import progress
 from ..reading import read_options
 

@@ -239,7 +239,7 @@ def _watch(process: "subprocess.Popen[bytes]", folder: Path, bounds: Bounds, fit
         with suppress(subprocess.TimeoutExpired):
             process.wait(POLL_S)
         if time.monotonic() - began > bounds.seconds:
-            raise RooflineError(f"the compilation took longer than {show(bounds.seconds, 's')} and was ended; see --compile-limit")
+            raise RooflineError(f"the compilation took longer than {show(bounds.seconds, 's')} and was ended; see --compile time=")
         if (used := _resident_bytes(process.pid)) > most:
             raise RooflineError(f"the compilation needed {show(used, 'B')} of memory, more than {show(most, 'B')}, and was ended")
         if fits is not None and (peak := _assigned(folder / "dump", sizes)) is not None:
@@ -310,7 +310,7 @@ def options_of(words: Sequence[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.strip().removeprefix("--").partition("=")
         if not equals or not name:
-            raise UsageError(f"--xla {word}: write KEY=VALUE, such as xla_tpu_scoped_vmem_limit_kib=65536")
+            raise UsageError(f"compiler option {word}: write KEY=VALUE, such as xla_tpu_scoped_vmem_limit_kib=65536")
         found[name] = value
     return found
 
@@ -321,6 +321,6 @@ def mesh_of(words: Sequence[str]) -> dict[str, int] | None:
     for word in " ".join(words).replace(",", " ").split():
         name, equals, size = word.partition("=")
         if not equals or not name.isidentifier() or not size.isdecimal() or int(size) < 1:
-            raise UsageError(f"--mesh {word}: write AXIS=SIZE, such as fsdp=4,tensor=4")
+            raise UsageError(f"mesh {word}: write AXIS=SIZE, such as fsdp=4,tensor=4")
         found[name] = int(size)
     return found or None

@@ -50,7 +50,7 @@ def mesh_axes(arguments: Any, devices: int, named: Mapping[str, int] | None) -> 
         if len(sizes) == 1:
             return dict.fromkeys(sizes, devices)
         axes = ",".join(f"{name}={size}" for name, size in sizes.items())
-        raise Misfit(f"the arguments are sharded over the mesh {axes}, which has {sharding.mesh.size} devices, not {devices}; give --mesh")
+        raise Misfit(f"the arguments are sharded over the mesh {axes}, which has {sharding.mesh.size} devices, not {devices}; give a mesh")
     return {AXIS: devices}
 
 
@@ -81,7 +81,7 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
     args, kwargs = arguments
     if any(_named_sharding(leaf) is not None for leaf in tree.leaves(arguments)):
         if batch or shard:
-            raise Misfit("the arguments have shardings; --batch-args and --shard are for arguments without any")
+            raise Misfit("the arguments have shardings; batch and shard are for arguments without any")
         args, kwargs = tree.map(lambda leaf: _moved(leaf, mesh), arguments)
         return Arguments(args, kwargs, ())
     if mesh.size == 1:
@@ -92,7 +92,7 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
     chosen = [place % len(args) if args else place for place in batch] or last
     first = mesh.axis_names[0]
     if shard and shard not in mesh.axis_names:
-        raise Misfit(f"--shard {shard}: the mesh has no such axis; it has {', '.join(mesh.axis_names)}")
+        raise Misfit(f"shard {shard}: the mesh has no such axis; it has {', '.join(mesh.axis_names)}")
     undivided: list[str] = []
 
     def divided(leaf: Any) -> Any:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from ..errors import UnitError, UsageError, clean, did_you_mean
+from ...errors import UnitError, UsageError, clean, did_you_mean
 
 
 class TakesOptions(Protocol):
@@ -156,14 +156,16 @@ def replace_former(parser: argparse.ArgumentParser, namespace: argparse.Namespac
     present: dict[str, list[str]] = {}
     for old in used:
         present.setdefault(old.option, []).extend(old.words)
+    instead: list[str] = []
     for option, words in present.items():
         action = parser._option_string_actions[option]
         if isinstance(action, NamedValues):
             for word in words:
                 action.take(namespace, word)
-        else:
+            instead += [option, *words]
+        elif not isinstance(getattr(namespace, action.dest), str):  # the one value that the present option was given stays
             action(parser, namespace, " ".join(words), option)
-            present[option] = [" ".join(words)]
+            instead += [option, " ".join(words)]
     if used:
-        instead = " ".join(f"{option} {' '.join(map(shlex.quote, words))}" for option, words in present.items())
-        sys.stderr.write(clean(f"roofline: {', '.join(old.typed for old in used)} will go; type: {instead}") + "\n")
+        typed = ", ".join(old.typed for old in used)
+        sys.stderr.write(clean(f"roofline: {typed} will go; {f'type: {shlex.join(instead)}' if instead else 'leave it out'}") + "\n")

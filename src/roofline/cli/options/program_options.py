@@ -3,12 +3,12 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from ..errors import UsageError, did_you_mean
-from ..machine import Machine
+from ...errors import UsageError, did_you_mean
+from ...machine import Machine
 from .named_values import Value, former, named_values
 
 if TYPE_CHECKING:
-    from ..hlo.price.collectives import Network
+    from ...hlo.price.collectives import Network
 
 NEEDS_PROGRAM = "--trips and --network apply to"
 ALGORITHMS = ("ring", "bidirectional", "torus", "switch")
@@ -43,7 +43,7 @@ def names_program_option(args: argparse.Namespace) -> bool:
 
 def chosen_network(args: argparse.Namespace, machine: Machine) -> "Network | None":
     """The network that these options describe, else the machine's own."""
-    from ..hlo.price.collectives import asked_network
+    from ...hlo.price.collectives import asked_network
 
     return asked_network(machine, args.link, args.topology, args.algorithm)
 

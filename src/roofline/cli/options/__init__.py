@@ -10,21 +10,21 @@ from itertools import combinations
 from textwrap import wrap
 from typing import Any, NoReturn
 
-from ..dtypes import is_dtype
-from ..errors import MachineError, RooflineError, UnitError, UsageError
-from ..files.input_limits import parse_limits, set_limits
-from ..machine import Machine
-from ..machines import load, parse_settings
-from ..machines.catalogue import is_path
-from ..machines.detection import DEFAULT_CHIP, machine_for
-from ..placement import Corrections
-from ..resource import Resource, check_known
-from ..sources import PROFILE, PROGRAM, find
-from ..sources.target import Target
-from ..units import parse, parse_count
-from ..workload import Device
+from ...dtypes import is_dtype
+from ...errors import MachineError, RooflineError, UnitError, UsageError
+from ...files.input_limits import parse_limits, set_limits
+from ...machine import Machine
+from ...machines import load, parse_settings
+from ...machines.catalogue import is_path
+from ...machines.detection import DEFAULT_CHIP, machine_for
+from ...placement import Corrections
+from ...resource import Resource, check_known
+from ...sources import PROFILE, PROGRAM, find
+from ...sources.target import Target
+from ...units import parse, parse_count
+from ...workload import Device
+from ..streams import text_width
 from .named_values import TakesOptions, Value, former, named_values, replace_former, spread
-from .streams import text_width
 
 BROKEN, NOT_KNOWN = 3, 2  # exit status for a condition that is broken, or cannot be decided
 CHIP_VARIABLE = "ROOFLINE_CHIP"

@@ -1,0 +1,104 @@
+"""Functions that `roofline analyze` compiles for a slice of TPUs: their options, and their recordings."""
+
+import argparse
+import os
+from functools import partial
+
+from ...dtypes import dtype
+from ...errors import UsageError
+from ...sources.remote import is_remote
+from ...sources.samples import is_sample
+from ...units import parse, percent, show
+from ...workload import PeakMemory, Recording
+from ..functions import shape
+from ..output import write_message
+from ..progress import progress
+from ..reading import NO_CACHE
+from . import CHIP_VARIABLE, at_least
+from .named_values import Value, named_values
+from .program_options import chosen_trips
+
+
+def slice_options(parser: argparse.ArgumentParser) -> None:
+    """Options for a function that is compiled for a slice."""
+    group = parser.add_argument_group("functions for a slice of TPUs (MODULE.py:FUNCTION --chip v6e:4x4; compiled without a TPU, not run)")
+    group.add_argument(
+        "--args",
+        nargs="+",
+        default=[],
+        metavar="SHAPE",
+        help="shapes of its arguments: 8x512:bf16, or bf16[8,512] (bf16 where no format is given); without them the function is called, "
+        "and returns (function, arguments) or a lowered function",
+    )
+    named_values(parser, "--compile", "how to compile it", COMPILATION, group)
+
+
+COMPILATION = (
+    Value("mesh=AXIS=SIZE,…", "axes of the mesh: mesh=fsdp=4,tensor=4 (default: one axis)", several=True),
+    Value(
+        "batch=N,…",
+        "arguments, counted from 0, whose leading dimension the first axis divides if none has a sharding (default: the last)",
+        at_least(0),
+        several=True,
+    ),
+    Value("shard=AXIS", "axis that divides the largest dimension of the other arguments (default: replicated)"),
+    Value("xla-KEY=VALUE", "option of the TPU compiler"),
+    Value("time=TIME", "end a compilation that takes longer (default: 30 min)", partial(parse, dimension="s")),
+    Value("memory=BYTES", "end one that needs more (default: nine tenths of the free memory)", partial(parse, dimension="B")),
+)
+FOR_FUNCTIONS = {"args": "--args", **{value.place: f"--compile {value.name}" for value in COMPILATION}}
+
+
+def names_function(args: argparse.Namespace) -> bool:
+    """Whether the input is a function, given as FILE.py:FUNCTION or MODULE:FUNCTION."""
+    name = args.path[0]
+    where, colon, function = name.rpartition(":")
+    is_name = bool(colon) and all(part.isidentifier() for part in function.split("."))
+    is_module = where.endswith(".py") or all(part.isidentifier() for part in where.split("."))
+    found = is_name and is_module and not (os.path.exists(name) or is_remote(name) or is_sample(name))
+    given = [option for place, option in FOR_FUNCTIONS.items() if getattr(args, place)]
+    if given and not found:
+        raise UsageError(f"{given[0]} is for a function that is compiled for a slice: roofline analyze train.py:step --chip v6e:4x4")
+    return found
+
+
+def record_function(args: argparse.Namespace) -> tuple[Recording, bool]:
+    """The recording of a function that is compiled for a slice, and whether the compiler refused it."""
+    from ...jax.comparison import format_name
+    from ...jax.tpu import record_job
+    from ...jax.tpu.compiling import Bounds, Job, mesh_of, options_of, program_cache
+    from ...jax.tpu.slices import slice_named
+
+    chip = args.chip or os.environ.get(CHIP_VARIABLE)
+    if len(args.path) > 1 or not chip:
+        raise UsageError(f"{args.path[0]}: to compile a function name one function and a slice of TPUs: --chip v6e:4x4")
+    place = slice_named(chip)
+    args.chip = place.machine.name  # of several slices the name of one
+    formats = [(dtype(number or "bf16"), sizes) for number, sizes in map(shape, args.args)]
+    job = Job(
+        slice=place,
+        function=args.path[0],
+        args=tuple((format_name(number), sizes) for number, sizes in formats),
+        mesh=mesh_of(args.mesh or ()),
+        batch_args=tuple(args.batch or ()),
+        shard=args.shard or "",
+        options=options_of(args.xla or ()),
+    )
+    with progress(f"compiling {job.name} for {job.slice.title}"):
+        return record_job(
+            job,
+            bounds=Bounds(Bounds().seconds if args.time is None else args.time, args.memory),
+            cache=None if args.cache == NO_CACHE else program_cache(),
+            fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())),
+            link=args.link,
+            trips=chosen_trips(args),
+        )
+
+
+def _memory(peak: PeakMemory, capacity: float | None) -> str:
+    """Whether a program fits, in one line."""
+    needed = f"needs {show(peak.needed_bytes, 'B')}"
+    if capacity is None:
+        return needed
+    verb = "fits" if peak.needed_bytes <= capacity else "does not fit"
+    return f"{needed} of {show(capacity, 'B')} a device ({percent(peak.needed_bytes / capacity)}): {verb}"
