@@ -9,7 +9,7 @@ from pathlib import Path
 import commands
 
 import roofline as rl
-from roofline.causes import PARTS
+from roofline.causes import PARTS, REASONS
 from roofline.formulas import POINTWISE, Formula, all_formulas
 from roofline.formulas.registry import GROUPS
 from roofline.quantities import OF_OPS, OF_REPORTS, OP
@@ -134,6 +134,9 @@ def quantities() -> str:
             ("mark", "cause", "words", "meaning"),
             ((f"`{cause.mark}`", f"`{name}`", cause.words, cause.meaning) for name, cause in PARTS.items()),
         ),
+        "Idle time has a reason, whose mark stands above it in a timeline: "
+        + ", ".join(f"`{reason.mark}` {reason.words} (`{name}`)" for name, reason in REASONS.items())
+        + ".",
         "## Quantities of an op",
         "Columns of the terminal (`--columns`) and of the page, and fields of filters: numbers are compared with `<`, `<=`, `>`, `>=`, `=` "
         "and `!=`, text with `:` (contains) or `=` (is). The key is that of JSON, CSV and the page.",

@@ -11,8 +11,8 @@ from roofline.cost import Cost
 from roofline.dtypes import dtype
 from roofline.errors import FormulaError, MachineError, UsageError
 from roofline.fusing import Fusion, best, every_fusion, fuse, groupings
+from roofline.fusing.op_chain import Chain, Stage, StageSpec, Tensor, chain
 from roofline.machine import Capacity, Machine
-from roofline.op_chain import Chain, Stage, StageSpec, Tensor, chain
 from roofline.placement import Corrections
 from roofline.resource import Resource
 from roofline.units import show

@@ -13,7 +13,7 @@ import pytest
 import roofline as rl
 from roofline.formulas import attention, batched_matmul, dot, layernorm, matmul, per_example_weights, sharded_matmul, tiled_matmul
 from roofline.fusing import best, fuse
-from roofline.op_chain import StageSpec, chain
+from roofline.fusing.op_chain import StageSpec, chain
 from roofline.ops.elementwise import POINTWISE
 
 V7X = rl.chip("v7x").override({"matrix/fp8": "4614 TFLOP/s", "matrix/bf16": "2307 TFLOP/s", "hbm": "7.2 TB/s"})

@@ -27,11 +27,11 @@ from roofline.cost import Cost
 from roofline.errors import OutputError, UsageError
 from roofline.formulas import matmul
 from roofline.fusing import fuse
+from roofline.fusing.op_chain import StageSpec, chain
 from roofline.machine import Ceiling, Limit, Machine, Spread
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.machines.catalogue import card
-from roofline.op_chain import StageSpec, chain
 from roofline.placement import place
 from roofline.prediction.by_size import Sizes
 from roofline.render import plot

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from .dtypes import dtype as dtype
     from .fusing import best as best_fusion  # noqa: F401
     from .fusing import fuse as fuse
+    from .fusing.op_chain import StageSpec as StageSpec
+    from .fusing.op_chain import chain as chain
     from .hlo.price.calls import CustomCall as CustomCall
     from .hlo.price.calls import forget_call as forget_call
     from .hlo.price.calls import register_call as register_call
@@ -54,8 +56,6 @@ if TYPE_CHECKING:
     from .machine import Machine as Machine
     from .machines import catalogue as catalogue
     from .machines import load as chip  # noqa: F401
-    from .op_chain import StageSpec as StageSpec
-    from .op_chain import chain as chain
     from .placement import Corrections as Corrections
     from .placement import Placement as Placement
     from .placement import fit as fit
@@ -90,7 +90,7 @@ _HOMES = {
     "compare": "comparison",
     "Cost": "cost",
     "dtype": "dtypes",
-    **dict.fromkeys(("StageSpec", "chain"), "op_chain"),
+    **dict.fromkeys(("StageSpec", "chain"), "fusing.op_chain"),
     "fuse": "fusing",
     "best_fusion": "fusing:best",
     **dict.fromkeys(("CustomCall", "forget_call", "register_call"), "hlo.price.calls"),

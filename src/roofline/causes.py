@@ -107,6 +107,26 @@ PARTS = {  # in the order of a bar
 CAUSES = tuple(name for name in PARTS if name != NEEDED)  # of lost time
 
 
+class Reason(Struct, frozen=True):
+    """Why a device was idle: its mark above an idle part of a timeline, and the text."""
+
+    mark: str
+    words: str
+
+
+REASONS = {  # of idle time, by kind
+    "input": Reason("p", "host in Python"),
+    "sync": Reason("w", "host waiting for a value"),
+    "callback": Reason("k", "host in a callback"),
+    "compile": Reason("C", "host compiling"),
+    "dispatch": Reason("d", "host dispatching"),
+    "transfer": Reason("t", "host copying"),
+    "device": Reason("o", "waiting for another device"),
+    "latency": Reason("l", "between kernels"),
+    "unknown": Reason("?", "host not recorded"),
+}
+
+
 def cause_of(bound: str | None) -> str:
     """The cause to which the time above the minimum of an op of known cost is lost, by its bound."""
     if bound is None or bound == LATENCY:

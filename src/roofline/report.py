@@ -295,7 +295,7 @@ class IdleShare(Struct, frozen=True, kw_only=True):
 
 
 class IdleInfo(Row, frozen=True, kw_only=True):
-    """Why devices were idle: the kind of reason (`workload.IDLE_KINDS`), what the host did then, and where in the user's code.
+    """Why devices were idle: the kind of reason (`causes.REASONS`), what the host did then, and where in the user's code.
 
     ``time_s`` is the mean over devices, and so is that of each step in ``by_step``; ``gaps`` are those of all devices. ``recording_s``
     estimates how much of it the profiler itself took to record events of the host; null where that is not known.

@@ -474,9 +474,6 @@ class KernelUse(Struct, frozen=True):
     nth: int = 0
 
 
-IDLE_KINDS = ("input", "sync", "callback", "compile", "dispatch", "transfer", "device", "latency", "unknown")
-
-
 # Causes of idle time that may be known beyond its kind: the host reads the length of a boolean mask, allocates or frees device memory,
 # looks for NaN in gradients or in every result, calls an operator that waits, runs code that is not recorded, runs a graph break between
 # compiled parts, lets a library try its kernels, reads how often rows are repeated, computes an operator itself, copies data from the
@@ -490,8 +487,8 @@ FETCHES, PASSES_ARRAYS, READS_VALUES, SENDS = "fetches", "arguments", "value", "
 class IdleReason(Struct, frozen=True, kw_only=True):
     """Why devices were idle: the kind of reason, what the host did then in plain words, and where in the user's code.
 
-    ``kind`` is one of `IDLE_KINDS`: the user's Python before the next launch (``input``), a value read back (``sync``), a host callback, a
-    compilation, the dispatch of many programs, the host's side of a copy (``transfer``), another device, kernels that follow each other
+    ``kind`` is one of `causes.REASONS`: user Python before the next launch (``input``), a value read back (``sync``), a host callback,
+    a compilation, the dispatch of many programs, the host's side of a copy (``transfer``), another device, kernels that follow each other
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
     time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. The profiler itself took about
     ``recording_s`` of it to record ``recorded`` events of the host; without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,

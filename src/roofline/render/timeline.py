@@ -3,24 +3,13 @@
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 
-from ..causes import IDLE, NEEDED, PARTS
+from ..causes import IDLE, NEEDED, PARTS, REASONS
 from ..report import IdleInfo, LaneInfo, Report
 from ..units import percent, show
 from .tables import PLAIN, Paper
 
 MOST_DEVICES = 8
 WIDEST = 100
-HOST = {
-    "input": ("p", "host in Python"),
-    "sync": ("w", "host waiting for a value"),
-    "callback": ("k", "host in a callback"),
-    "compile": ("C", "host compiling"),
-    "dispatch": ("d", "host dispatching"),
-    "transfer": ("t", "host copying"),
-    "device": ("o", "waiting for another device"),
-    "latency": ("l", "between kernels"),
-    "unknown": ("?", "host not recorded"),
-}  # the character and the text of each kind of reason
 
 
 def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] | None = None) -> str:
@@ -43,7 +32,7 @@ def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] |
         hosts = [_host(lane, column, waits) if cause == IDLE else None for column, cause in zip(columns, causes, strict=True)]
         seen.update(dict.fromkeys(causes))
         if any(host is not None for host in hosts):
-            marks = [" " if host is None else HOST[report.idle[host].reason][0] for host in hosts]
+            marks = [" " if host is None else REASONS[report.idle[host].reason].mark for host in hosts]
             lines.append(f"{'host':<{margin}}{''.join(marks).rstrip()}")
         lines.append(f"{name:<{margin}}{_painted(causes, paper)}")
     if len(lanes) > MOST_DEVICES:
@@ -52,14 +41,14 @@ def timeline_text(report: Report, paper: Paper = PLAIN, devices: Sequence[int] |
     whole = sum(lane.time_s for lane in lanes[:MOST_DEVICES])
     for place in sorted(waits, key=lambda place: -waits[place]):
         reason = report.idle[place]
-        lines += paper.paragraph(f"{HOST[reason.reason][0]} {reason_text(reason)}, {percent(waits[place] / whole)}").splitlines()
+        lines += paper.paragraph(f"{REASONS[reason.reason].mark} {reason_text(reason)}, {percent(waits[place] / whole)}").splitlines()
     return "\n".join(lines)
 
 
 def reason_text(reason: IdleInfo) -> str:
     """Why a device was idle, what the host did then and where: ``host in Python: load_batch (data.py:17)``."""
     said = " ".join(filter(None, [reason.activity, f"({reason.location})" if reason.location else ""]))
-    return ": ".join(filter(None, [HOST[reason.reason][1] if reason.reason in HOST else reason.reason, said]))
+    return ": ".join(filter(None, [REASONS[reason.reason].words if reason.reason in REASONS else reason.reason, said]))
 
 
 def _columns(buckets: int, width: int) -> list[range]:

@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from ...errors import UsageError, did_you_mean
 from ...fusing import ENUMERABLE, ChainReport, Fusion, Grouping, best, chain_report, every_fusion, fuse
-from ...op_chain import StageSpec, chain
+from ...fusing.op_chain import StageSpec, chain
 from ...ops.elementwise import POINTWISE
 from ...render.export import Row
 from ...render.tables import Cell, Paper, table

@@ -5,10 +5,10 @@ from math import prod
 
 from msgspec import Struct
 
-from .cost import NOTHING, Amount, Cost
-from .dtypes import DType, dtype
-from .errors import FormulaError, did_you_mean
-from .resource import TRANSCENDENTAL, Resource, vector
+from ..cost import NOTHING, Amount, Cost
+from ..dtypes import DType, dtype
+from ..errors import FormulaError, did_you_mean
+from ..resource import TRANSCENDENTAL, Resource, vector
 
 
 class Tensor(Struct, frozen=True):

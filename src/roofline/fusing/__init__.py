@@ -9,7 +9,7 @@ A grouping is legal when
 2. a stage that reduces along an axis and needs the whole row again (LayerNorm, softmax) shares a group only if its row fits on
    chip, whether it is the first stage of the group or a later one; a stage whose row does not fit is a kernel of its own.
 
->>> from roofline.op_chain import StageSpec, chain
+>>> from roofline.fusing.op_chain import StageSpec, chain
 >>> tail = chain((65536, 4096), "bf16", [StageSpec("norm", 10, reduces=True), StageSpec("gelu", 8), StageSpec("add", 1)])
 >>> chip = Machine.of("v7x", {"matrix/bf16": "2307 TFLOP/s", "hbm": "7.2 TB/s"})
 >>> best(tail, chip).groups, best(tail, chip).speedup
@@ -22,13 +22,13 @@ from itertools import accumulate, combinations, pairwise
 
 from msgspec import Struct
 
-from .cost import NOTHING, Amount, Cost
-from .errors import UsageError
-from .machine import Machine
+from ..cost import NOTHING, Amount, Cost
+from ..errors import UsageError
+from ..machine import Machine
+from ..placement import IDEAL, Corrections, Placement, place
+from ..resource import HBM, main_bound
+from ..units import show
 from .op_chain import Chain
-from .placement import IDEAL, Corrections, Placement, place
-from .resource import HBM, main_bound
-from .units import show
 
 Groups = tuple[tuple[str, ...], ...]
 
