@@ -15,8 +15,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from roofline.jax.tpu.compiling import VARIABLES
-
 ROOT = Path(__file__).parent.parent
 ENVIRONMENT = ROOT / ".venv-tpu"
 PYTHON = ENVIRONMENT / "bin" / "python"
@@ -48,6 +46,8 @@ def why_not() -> str:
 
 def start(name: str, topology: str, folder: Path) -> "subprocess.Popen[str]":
     """Begin to compile a program for a slice such as `v5e:2x2`; the compiler writes its dump to the folder."""
+    from roofline.jax.tpu.compiling import VARIABLES  # not before pytest has prepared the package's plugin
+
     command = [str(PYTHON), str(CHILD), name, topology, str(folder)]
     variables = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS", "LIBTPU_INIT_ARGS")}
     return subprocess.Popen(command, env={**variables, **VARIABLES}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -18,7 +18,7 @@ from .reported_op import Row
 from .reported_op import WrittenOp as WrittenOp
 from .reported_op import written_op as written_op
 from .units import number_of, show
-from .workload import NO_COVERAGE, Coverage, PeakMemory
+from .workload import NO_COVERAGE, Coverage, PeakMemory, PredictedTime
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3
@@ -347,7 +347,10 @@ def main_point(points: tuple[Point, ...]) -> Point | None:
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """A program compared with a machine's limits; with ``changes``, its prediction after them."""
+    """A program compared with a machine's limits; with ``changes``, its prediction after them.
+
+    With ``predicted`` its times are not measured: its schedule was played on the machine.
+    """
 
     schema: str = SCHEMA
     input: InputInfo
@@ -362,6 +365,7 @@ class Report(Struct, frozen=True, kw_only=True):
     idle: tuple[IdleInfo, ...] = ()
     findings: tuple[Finding, ...] = ()
     memory: PeakMemory | None = None
+    predicted: PredictedTime | None = None
     timeline: tuple[LaneInfo, ...] = ()
     changes: tuple[str, ...] = ()
     folds: tuple[FoldInfo, ...] = ()

@@ -10,6 +10,7 @@ from .cost import NOTHING, Amount, Cost, sum_of_known
 from .graph import Graph
 from .ledger import Ledger
 from .operation import UNSTATED, Compiled, Operation
+from .schedule import Schedule
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a program that ran is found
@@ -529,6 +530,24 @@ class Lane(Struct, frozen=True, kw_only=True):
     host: tuple[int | None, ...] = ()
 
 
+class EngineUse(Struct, frozen=True, kw_only=True):
+    """How long one engine of a device is busy in a program that was played, and its share of the time."""
+
+    name: str
+    busy_s: float
+    share: float
+
+
+class PredictedTime(Struct, frozen=True, kw_only=True):
+    """The predicted time of a program that has not run, with its interval, what it rests on, and how long each engine is busy."""
+
+    time_s: float
+    low_s: float
+    high_s: float
+    evidence: str
+    engines: tuple[EngineUse, ...] = ()
+
+
 class ProgramGraph(Struct, frozen=True):
     """The graph of a program, and for each of its kernels the numbers of the ops that it is.
 
@@ -556,7 +575,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     idle, the longest reason first. ``memory`` is the peak memory of a program, of several that of the one that needs most, or of the device
     that had most. ``timeline`` is what each device did when, in one typical step and in the run, where it was requested. ``programs`` has
     the id of the program of each module that ran, where a profile has several of one name and ran one of them. ``graphs`` are those of the
-    programs that ran; once it ``is_reviewed``, its ops have what rules find on them as avoidable work.
+    programs that ran; once it ``is_reviewed``, its ops have what rules find on them as avoidable work. ``schedules`` are those of compiled
+    programs that have not run; once they were played, its times are ``predicted``.
     """
 
     workload: Workload
@@ -573,6 +593,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     timeline: tuple[Lane, ...] = ()
     programs: Mapping[str, str] = field(default_factory=dict)
     graphs: tuple[ProgramGraph, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    predicted: PredictedTime | None = None
     is_reviewed: bool = False
     notes: tuple[str, ...] = ()
 

@@ -57,6 +57,7 @@ from .needed_work import Needed, needed
 from .op_info import op_infos
 from .op_times import OpTimes, share_waited_for
 from .placed_ops import PlacedOps
+from .played_times import expected_step, with_played_times
 from .program_points import points
 from .shared_work import with_shared_work
 from .summary import summary
@@ -115,10 +116,17 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     machine = device_of_program(machine, recording)
     machine = with_dispatch(plausible_machine(machine, recording.workload.ops), recording)
     lowered = corrections.lower(machine)
+    predicted = _predictions(recording, lowered, calibration)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
-    op_times = _op_times(placed, machine, corrections, _predictions(recording, lowered, calibration))
+    if recording.schedules:
+        recording = with_played_times(recording, machine, predicted, placed.floor_s)
+        placed = PlacedOps(recording.workload.ops, machine, corrections)
+    op_times = _op_times(placed, machine, corrections, predicted)
     ops = op_infos(placed, op_times)
     made = points(recording, op_times, machine, corrections)
+    if recording.predicted is not None:
+        step = expected_step(recording.predicted)
+        made = tuple(replace(point, expected=step) for point in made)
     devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
     step_shares, device_shares = _step_shares(recording), _device_shares(recording)
     memory, described = with_capacity(recording.memory, machine), describe(lowered)
@@ -144,6 +152,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         idle=_idle(recording),
         findings=found,
         memory=memory,
+        predicted=recording.predicted,
         timeline=_timeline(recording, op_times),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, found),

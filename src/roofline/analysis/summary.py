@@ -26,7 +26,8 @@ def summary(points: tuple[Point, ...], machine: MachineInfo, devices: Sequence[D
         first = f"Minimum time {'at least ' if partly else ''}{show(rounded(least_s, 3), 's')}{per} on {where}"
         first += "; the cost of some ops is not known." if partly else "."
         return _lines([first, _utilization(point), *_throughput(point, len(devices), "At most ")], _start(findings, None))
-    first = f"{show(rounded(point.time_s, 3), 's')}{per} on {where}{_minimum(point, findings)}."
+    how = " predicted" if point.expected is not None and point.before_s is None else ""
+    first = f"{show(rounded(point.time_s, 3), 's')}{per}{how} on {where}{_minimum(point, findings)}."
     return _lines([first, _utilization(point), *_throughput(point, len(devices))], _start(findings, point))
 
 

@@ -32,16 +32,16 @@ _NEEDED = {
     "pointwise": ("floor", "memory"),
     "row-wise": ("floor", "memory", "rows", "start", "column", "p"),
     "collectives": ("floor", "hop", "link", "hump", "middle"),
-    "compiled": ("floor", "window", "compute", "memory", "beside", "core"),
 }
 TPU = "TPU"  # the architecture of chips whose core runs one op at a time: their families have fewer values
 _NEEDED_ON_TPU = {
     "products": ("floor", "compute", "memory", "exposed"),
     "pointwise": ("floor", "memory"),
     "collectives": ("floor", "link"),
+    "compiled": ("floor", "window", "compute", "memory", "beside", "core", "scalar"),
 }
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
-_SECONDS = ("floor", "exposed", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
+_SECONDS = ("floor", "scalar", "exposed", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
 _SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside", "core")
 _BYTES = ("window",)
 _INTERVAL = "an interval around 1; write it like [0.85, 1.2], measured over predicted"

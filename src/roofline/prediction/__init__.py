@@ -66,7 +66,8 @@ def predict(
     placed = place_op(cost, machine)
     least = placed.floor_s
     stated = calibration.family(COMPILED) if placed.times and cost.is_known else None
-    if stated is not None and compiled != UNSTATED:
+    crosses = any(resource.is_link for resource, _ in cost.amounts)
+    if stated is not None and compiled != UNSTATED and not crosses:
         return _of_compiled(placed, compiled, machine, stated, calibration, count)
     if machine.kind == "tpu":
         family, found = tpu_time(operation, placed, calibration)
@@ -75,7 +76,7 @@ def predict(
     if found is None:
         if not placed.times or placed.unrated or not cost.is_known:
             return None
-        if stated is not None and not any(resource.is_link for resource, _ in cost.amounts):
+        if stated is not None and not crosses:
             return _of_compiled(placed, compiled, machine, stated, calibration, count)
         found = _sustained(placed, calibration, kernels)
     seconds = max(found.seconds, least)

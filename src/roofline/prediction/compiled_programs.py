@@ -4,7 +4,7 @@ matrix unit   sum of FLOP / share of the unit that the sizes fill / (share of th
 main memory   bytes / sustained bandwidth: lower where the op computes a product at the same time
 core          vector unit, functions, transposes, and VMEM but beside a product: their time at the peak / the share that a core sustains
 limit         the longest of these, plus the first load and the last store of a product, as much as a window in VMEM holds, plus the
-              latency of a copy from main memory
+              latency of a copy from main memory, or of an instruction if the op is on scalars alone
 time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate; just the cycles for large
               products on v2 to v5p that the matrix unit bounds; the limit where the cycles leave out the unit of the minimum
 
@@ -29,6 +29,7 @@ VMEM = ("vmem.read", "vmem.write")
 _SIDE = 128  # of the matrix units of v2 to v5p, for whose products the cycles are right
 _LARGE = 4 * _SIDE  # each side of a large product; one of attention has the size of a head, 64 to 256
 _LEAST = 0.95  # of the minimum: cycles are estimates to a few per cent
+_SCALARS = 64  # bytes, or FLOP, of an op on scalars
 _OTHERWISE = (1.0, 1.4)  # interval around an op without cycles: between its limits at peak rates, and this times its time
 
 
@@ -41,7 +42,9 @@ def compiled_time(
     terms = _sustained(peak, filled, family)
     longest = max([filled, *(seconds for unit, seconds in peak.items() if unit != MATRIX)])
     limit = max(terms.values(), default=0.0)
-    if HBM.name in peak:
+    if HBM.name in peak and _is_scalar(cost):
+        limit += family.values["scalar"]
+    elif HBM.name in peak:
         start = min(peak[HBM.name], family.values["window"] / machine.rate(HBM)) if filled else 0.0
         limit += family.values["floor"] + start
     cycles_s = compiled.cycles / calibration.clock_hz if compiled.cycles and calibration.clock_hz else None
@@ -50,6 +53,11 @@ def compiled_time(
         return Estimate(limit, stated), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
     seconds = max(cycles_s if _has_right_cycles(compiled, machine, filled, longest) else min(cycles_s, limit), placed.floor_s)
     return Estimate(seconds, stated), (min(longest, seconds), cycles_s if cycles_s > placed.floor_s else max(limit, seconds))
+
+
+def _is_scalar(cost: Cost) -> bool:
+    """Whether an op works on scalars alone, such as the counter of a loop: these are in the scalar unit's own memory."""
+    return all(float(amount) <= _SCALARS for _, amount in cost.amounts)
 
 
 def leaves_out(cycles_s: float, placed: Placement) -> bool:

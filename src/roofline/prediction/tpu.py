@@ -10,7 +10,7 @@ operands and, at the end, for the last of the result. Other units (vector, funct
 
 from ..operation import Collective, Operation, Product, RowWise, Streamed
 from ..placement import Placement
-from ..resource import HBM, named
+from ..resource import HBM, PCIE, named
 from .calibration import Calibration, Family
 from .terms import Estimate, floor_of
 
@@ -23,11 +23,10 @@ def tpu_time(operation: Operation | None, placed: Placement, calibration: Calibr
     links = {unit for unit in times if named(unit).is_link}
     if placed.unrated or not placed.cost.is_known:
         return None, None
-    if isinstance(operation, Collective):
-        family = calibration.family("collectives", operation.kind) if links else None
-        return (family, _collective(times, links, family, calibration)) if family else (None, None)
     if links:
-        return None, None
+        kind = operation.kind if isinstance(operation, Collective) else ""
+        family = None if links <= {PCIE.name} else calibration.family("collectives", kind)
+        return (family, _collective(times, links, family, calibration)) if family else (None, None)
     if isinstance(operation, Product):
         family = calibration.family("products", operation.quantize, operation.compute) if MATRIX in times and not operation.groups else None
         return (family, _product(times, family, calibration)) if family else (None, None)

@@ -14,6 +14,7 @@ from ..resource import HBM, named
 from ..selection import averaged_steps
 from ..units import number_of, percent, rounded, show
 from .op_table import ops_text
+from .predicted_time import predicted_text
 from .program_facts import program_facts
 from .tables import PLAIN, Paper, facts, shorten, shorten_label, table
 from .text import findings_text, groups_text, notes_text, op_notes
@@ -54,7 +55,7 @@ def report_text(
     sentences = "\n".join(map(paper.paragraph, (report.summary or report.heading).splitlines()))
     parts = [
         paper.paint(sentences, "bold"),
-        bar_text(time_parts(report.main_point), paper),
+        "\n".join(filter(None, [bar_text(time_parts(report.main_point), paper), predicted_text(report, paper)])),
         chart,
     ]
     if details:

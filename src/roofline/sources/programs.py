@@ -22,6 +22,7 @@ from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
 from ..hlo.review import Review
 from ..machine import Machine
+from ..schedule import Schedule
 from ..workload import Device, Op, PeakMemory, ProgramGraph, Recording, Workload
 from .hlo_dump import read_modules, sniff
 from .target import Target
@@ -67,6 +68,7 @@ def read(
     """
     ops: list[Op] = []
     graphs: list[ProgramGraph] = []
+    schedules: list[Schedule] = []
     priced: list[tuple[HloModule, Platform]] = []
     modules = list(read_modules(path))
     if trips:
@@ -75,7 +77,8 @@ def read(
     for module in modules:
         ready, platform, note = prepared(module, machine)
         review = Review.of(ready, platform, link=network(machine) if machine else None, trips=trips)
-        graph = review.graph()
+        graph, schedule = review.graph(), review.schedule()
+        schedules += [] if schedule is None else [schedule.moved(len(ops))]
         graphs += [] if graph is None else [graph.moved(len(ops))]
         ops += review.workload().ops
         notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, machine)]), *review.notes]
@@ -87,6 +90,7 @@ def read(
         devices=devices,
         memory=most_memory(priced),
         graphs=tuple(graphs),
+        schedules=tuple(schedules) if len(schedules) == len(modules) else (),
         notes=tuple(notes),
     )
 

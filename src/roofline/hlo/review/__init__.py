@@ -12,12 +12,14 @@ from ...graph.facts.biases import bias_kernel
 from ...operation import Operation
 from ...resource import HBM
 from ...rule_failures import RuleFailures
+from ...schedule import Schedule
 from ...workload import Array, Op, ProgramGraph, Workload
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
 from ..ir.values import Value, Values
 from ..lower import Lowered, as_written, lowered
 from ..price.collectives import Network
+from ..price.compiled import compiled
 from ..price.pricing import Pricer, even_share
 from ..price.program import Origin, Running, op_of, running
 from .equal_layers import EqualLayers
@@ -26,6 +28,7 @@ from .kernels import Kernels, Product
 from .labels import Wording, label, wording
 from .operations import operation
 from .program_arrays import exchanged, results_of
+from .schedules import schedule_of
 
 __all__ = ["Review"]
 
@@ -103,6 +106,16 @@ class Review:
             if even_share(self.module.computations[computation].instructions[index]) == 1:
                 ops.setdefault((computation, self._representative(computation, index)[1]), []).append(number)
         return ProgramGraph(self.module.name, program.graph, tuple([tuple(ops.get(place, ())) for place in program.places]))
+
+    def schedule(self) -> Schedule | None:
+        """The order of the ops of the workload, of a program of the TPU compiler, whose core runs one at a time and which states cycles."""
+        if self._compiled.platform != "tpu" or not self._compiled.module.is_scheduled:
+            return None
+        if not any(compiled(one.instruction, one.price).cycles for one in self.running):
+            return None
+        ops = {(one.computation, one.index): number for number, one in enumerate(self.running)}
+        beside = [number for number, one in enumerate(self.running) if compiled(one.instruction, one.price).beside]
+        return self._failures.attempt("schedules", schedule_of, self._compiled, ops, frozenset(beside))
 
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
         """The label of an instruction, whose scope and source line are known."""
