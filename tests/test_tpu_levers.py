@@ -10,7 +10,6 @@ import roofline as rl
 from every import every
 from roofline.rules.words import kinds, page, words_of
 
-DATA = Path(__file__).parent / "data" / "tpu"
 # Words of GPUs and of their libraries.
 OF_GPUS = re.compile(
     r"cudnn|cublas|cutlass|triton|hopper|flashinfer|\bncu\b|--counters|occupancy|coalesc|\bwarps?\b|\bwaves?\b|\bSMs?\b|tf32|tensor cores?|"
