@@ -112,11 +112,15 @@ class MachineInfo(Struct, frozen=True, kw_only=True):
 
 
 class Throughput(Struct, frozen=True, kw_only=True):
-    """How many tokens, samples or requests a program handles: per second, per second and device, and per hour of one chip."""
+    """How many tokens, samples or requests a program handles: per second, per second and device, and per hour of one chip.
+
+    ``per_dollar`` is known where the price of a chip's hour was given.
+    """
 
     per_s: Number
     per_device_s: Number
     per_chip_hour: Number
+    per_dollar: Number | None = None
 
 
 class Point(Struct, frozen=True, kw_only=True):

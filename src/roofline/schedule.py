@@ -29,15 +29,19 @@ class Loop(Struct, frozen=True):
 
 
 class Schedule(Struct, frozen=True):
-    """The turns of a program in order; ``unsure`` are the loops of which one trip is taken because their number is not known."""
+    """The turns of a program in order, on each of its ``devices``.
+
+    ``unsure`` are the loops of which one trip is taken because their number is not known.
+    """
 
     program: str
     turns: tuple[Turn | Loop, ...]
     unsure: tuple[str, ...] = ()
+    devices: int = 1
 
     def moved(self, places: int) -> Schedule:
         """The same with the ops so many places further on."""
-        return Schedule(self.program, _moved(self.turns, places), self.unsure) if places else self
+        return Schedule(self.program, _moved(self.turns, places), self.unsure, self.devices) if places else self
 
 
 def _moved(turns: tuple[Turn | Loop, ...], places: int) -> tuple[Turn | Loop, ...]:

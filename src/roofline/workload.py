@@ -539,13 +539,17 @@ class EngineUse(Struct, frozen=True, kw_only=True):
 
 
 class PredictedTime(Struct, frozen=True, kw_only=True):
-    """The predicted time of a program that has not run, with its interval, what it rests on, and how long each engine is busy."""
+    """The predicted time of a program that has not run, with its interval, what it rests on, and how long each engine is busy.
+
+    It runs on so many ``devices``; the figures are of one.
+    """
 
     time_s: float
     low_s: float
     high_s: float
     evidence: str
     engines: tuple[EngineUse, ...] = ()
+    devices: int = 1
 
 
 class ProgramGraph(Struct, frozen=True):

@@ -74,6 +74,7 @@ def analyze(
     *,
     counters: Sequence[str | Path] = (),
     per_step: Mapping[str, float] | None = None,
+    price: float | None = None,
     salvage: bool = False,
     timeline: bool = False,
     jobs: int | None = None,
@@ -84,7 +85,8 @@ def analyze(
     """The report on a profile, program, table or report, from its path, from the paths of a run's hosts, or already read.
 
     Without a ``machine`` it is the profile's own device; a report is returned as it was written. ``counters`` are Nsight Compute CSVs of
-    the same program. ``per_step`` is how many tokens, samples or requests a step handles on all devices together, for its throughput.
+    the same program. ``per_step`` is how many tokens, samples or requests a step handles on all devices together, for its throughput,
+    ``price`` what an hour of one chip costs.
     ``salvage`` reads a damaged profile up to the damage. ``timeline`` adds what each device of a profile did when, which is read in a
     second pass. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at ``cluster``, with parsed profiles cached
     in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
@@ -96,7 +98,7 @@ def analyze(
         recording = source
     else:
         if target is None and corrections == IDEAL and not counters and (kept := only_stored_report(source)) is not None:
-            return with_throughput(kept, per_step or {})
+            return with_throughput(kept, per_step or {}, price)
         recording = read(
             source, target or machine_for, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
         )
@@ -105,7 +107,7 @@ def analyze(
 
         recording = with_counters(recording, counters)
     report = assemble(recording, target or machine_for(recording.devices), corrections)
-    return with_throughput(report, per_step or {})
+    return with_throughput(report, per_step or {}, price)
 
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:
@@ -155,7 +157,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         predicted=recording.predicted,
         timeline=_timeline(recording, op_times),
         folds=fold_infos(ops),
-        summary=summary(made, described, devices, found),
+        summary=summary(made, described, devices, found, recording.predicted),
     )
 
 

@@ -46,6 +46,7 @@ def with_played_times(recording: Recording, machine: Machine, predicted: Mapping
             high_s=max(sum(played.time_s for played in high), total),
             evidence=_evidence(middle, predicted),
             engines=tuple(_engines(middle, total)),
+            devices=max(schedule.devices for schedule in recording.schedules),
         ),
         notes=(*recording.notes, *_notes(recording.schedules)),
     )

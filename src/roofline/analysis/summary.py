@@ -5,14 +5,22 @@ from collections.abc import Iterable, Sequence
 from ..causes import UNPRICED
 from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
 from ..units import approximate, percent, rounded, show
+from ..workload import PredictedTime
 
 NOTABLE = 0.01  # of the time: a smaller loss is left out (a choice, as for findings)
 CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def summary(points: tuple[Point, ...], machine: MachineInfo, devices: Sequence[DeviceInfo], findings: Sequence[Finding]) -> str:
+def summary(
+    points: tuple[Point, ...],
+    machine: MachineInfo,
+    devices: Sequence[DeviceInfo],
+    findings: Sequence[Finding],
+    predicted: PredictedTime | None = None,
+) -> str:
     """The time of a step or of the program and its minimum time in one line, what to do first in the next."""
+    count = predicted.devices if predicted else len(devices)
     point = main_point(points)
     if point is None:
         return ""
@@ -25,10 +33,10 @@ def summary(points: tuple[Point, ...], machine: MachineInfo, devices: Sequence[D
             return f"The minimum time{per} on {where} is not known: no op has a known cost."
         first = f"Minimum time {'at least ' if partly else ''}{show(rounded(least_s, 3), 's')}{per} on {where}"
         first += "; the cost of some ops is not known." if partly else "."
-        return _lines([first, _utilization(point), *_throughput(point, len(devices), "At most ")], _start(findings, None))
-    how = " predicted" if point.expected is not None and point.before_s is None else ""
+        return _lines([first, _utilization(point), *_throughput(point, count, "At most ")], _start(findings, None))
+    how = " predicted" if predicted else ""
     first = f"{show(rounded(point.time_s, 3), 's')}{per}{how} on {where}{_minimum(point, findings)}."
-    return _lines([first, _utilization(point), *_throughput(point, len(devices))], _start(findings, point))
+    return _lines([first, _utilization(point), *_throughput(point, count)], _start(findings, point))
 
 
 def _lines(sentences: Iterable[str], start: str) -> str:
@@ -55,7 +63,8 @@ def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
     """Throughput in tokens, samples or requests, where their number per step was given."""
     for word, found in point.throughput.items():
         each = f", {approximate(found.per_device_s)} per device" if devices > 1 else ""
-        yield f"{most}{approximate(found.per_s)} {word}/s{each}, {approximate(found.per_chip_hour)} per chip-hour."
+        dollar = f", {approximate(found.per_dollar)} per dollar" if found.per_dollar else ""
+        yield f"{most}{approximate(found.per_s)} {word}/s{each}, {approximate(found.per_chip_hour)} per chip-hour{dollar}."
 
 
 def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:

@@ -12,8 +12,9 @@ from .summary import summary
 HOUR_S = parse("1 h", "s")
 
 
-def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
-    """A report with the throughput of its steps on all devices together; ``per_step`` is how many tokens (samples, …) one step handles.
+def with_throughput(report: Report, per_step: Mapping[str, float], price: float | None = None) -> Report:
+    """A report with the throughput of its steps on all devices together; ``per_step`` is how many tokens (samples, …) one step handles,
+    ``price`` what an hour of one chip costs.
 
     A program that was not run is one step at its minimum time, so that its throughput is an upper bound.
     """
@@ -22,7 +23,7 @@ def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
     timed = any(point.time_s for point in report.points)
     if timed and all(point.scope != "average" for point in report.points):
         raise UsageError("throughput per step needs steps, and this input has none; mark them with jax.profiler.StepTraceAnnotation")
-    devices = len(report.input.devices) or 1
+    devices = report.predicted.devices if report.predicted else len(report.input.devices) or 1
     chips = max(devices / report.machine.devices_per_chip, 1)
 
     def with_rates(point: Point) -> Point:
@@ -30,13 +31,19 @@ def with_throughput(report: Report, per_step: Mapping[str, float]) -> Report:
         if not seconds:
             return point
         rates = {word: amount / seconds for word, amount in per_step.items()}
-        found = {
-            word: Throughput(per_s=rate, per_device_s=rate / devices, per_chip_hour=rate / chips * HOUR_S) for word, rate in rates.items()
-        }
+        found = {}
+        for word, rate in rates.items():
+            per_chip_hour = rate / chips * HOUR_S
+            found[word] = Throughput(
+                per_s=rate,
+                per_device_s=rate / devices,
+                per_chip_hour=per_chip_hour,
+                per_dollar=per_chip_hour / price if price else None,
+            )
         return replace(point, throughput=found)
 
     points = tuple(with_rates(point) for point in report.points)
-    sentence = summary(points, report.machine, report.input.devices, report.findings)
+    sentence = summary(points, report.machine, report.input.devices, report.findings, report.predicted)
     return replace(report, points=points, summary=sentence)
 
 

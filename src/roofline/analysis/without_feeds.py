@@ -47,7 +47,7 @@ def without_feeds(
         ops=kept,
         folds=tuple([fold for fold in report.folds if ids.issuperset(fold.ops)]),
         findings=findings,
-        summary=summary(points, report.machine, report.input.devices, findings),
+        summary=summary(points, report.machine, report.input.devices, findings, report.predicted),
     )
 
 

@@ -22,6 +22,7 @@ from .options import (
     anonymize_options,
     at_least,
     chosen_corrections,
+    chosen_price,
     chosen_throughput,
     correction_options,
     is_corrected,
@@ -195,6 +196,7 @@ def _program(args: argparse.Namespace) -> Recording:
 def _check(args: argparse.Namespace) -> None:
     """Report wrong options before anything is read."""
     chosen_throughput(args)
+    chosen_price(args)
     if is_corrected(args):
         chosen_corrections(args)
     if args.columns:

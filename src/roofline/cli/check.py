@@ -28,6 +28,7 @@ from .options import (
     NOT_KNOWN,
     Parser,
     chosen_machine,
+    chosen_price,
     chosen_throughput,
     is_input,
     machine_options,
@@ -74,7 +75,7 @@ def run(words: Sequence[str]) -> int:
     texts, file = _budget(args)
     conditions = read_conditions(texts)
     report, on_chip = _analysed(args)
-    report = with_throughput(report, chosen_throughput(args))
+    report = with_throughput(report, chosen_throughput(args), chosen_price(args))
     if args.update and file:
         write_baseline(file, baseline_of(report, conditions))
         write_message(f"wrote {file}")

@@ -37,6 +37,7 @@ from .options import (
     Parser,
     at_least,
     chosen_machine,
+    chosen_price,
     chosen_throughput,
     is_markdown,
     is_page,
@@ -91,14 +92,14 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    per_step = chosen_throughput(args)
+    per_step, price = chosen_throughput(args), chosen_price(args)
     names = _versions(args)
     _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
     # A profile names its machine, and a program is analyzed for the same one.
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
-        reports[name] = with_throughput(_report(args, name, machines), per_step)
+        reports[name] = with_throughput(_report(args, name, machines), per_step, price)
     versions = [[reports[name] for name in runs] for runs in names]
 
     @cache

@@ -22,7 +22,7 @@ from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import narrow
 from ..workload import Recording, Workload
-from .options import chosen_corrections, chosen_machine, chosen_throughput
+from .options import chosen_corrections, chosen_machine, chosen_price, chosen_throughput
 from .output import emit_report, shared
 from .terminal import chart
 
@@ -48,14 +48,14 @@ def analyze_and_emit(args: argparse.Namespace, recording: Recording) -> None:
         recording = with_counters(recording, args.counters)
     machine = chosen_machine(args, recording.devices)
     corrections = chosen_corrections(args)
-    report = analyze(recording, machine, corrections, per_step=chosen_throughput(args))
+    report = analyze(recording, machine, corrections, per_step=chosen_throughput(args), price=chosen_price(args))
     shown = report if args.infeed else without_feeds(report, recording, machine, corrections)
     _emit(args, recording.workload, report, shown, columns(args))
 
 
 def emit_stored(args: argparse.Namespace, report: Report) -> None:
     """Write a stored report unchanged."""
-    report = with_throughput(report, chosen_throughput(args))
+    report = with_throughput(report, chosen_throughput(args), chosen_price(args))
     _emit(args, Workload(()), report, report if args.infeed else without_feeds(report), columns(args))
 
 

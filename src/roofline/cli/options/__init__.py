@@ -172,6 +172,20 @@ def throughput_options(parser: TakesOptions) -> None:
         help="how many tokens, samples or requests one step handles on all devices together, for its throughput: --per-step tokens=8192 "
         "or 8k; may be repeated",
     )
+    parser.add_argument("--price", metavar="DOLLARS", help="price of one chip for an hour, for the throughput per dollar (with --per-step)")
+
+
+def chosen_price(args: argparse.Namespace) -> float | None:
+    """The price of an hour of one chip."""
+    if args.price is None:
+        return None
+    try:
+        price = parse_count(args.price.strip().removeprefix("$"))
+    except UnitError as error:
+        raise UsageError(f"--price {args.price}: {error}") from None
+    if not args.per_step or price <= 0:
+        raise UsageError(f"--price {args.price}: give a price above 0, with --per-step tokens=N")
+    return price
 
 
 def chosen_throughput(args: argparse.Namespace) -> dict[str, float]:

@@ -24,7 +24,7 @@ def schedule_of(pricer: Pricer, ops: Mapping[tuple[int, int], int], beside: froz
     """
     unsure: dict[str, None] = {}
     turns = tuple(_turns(pricer, ops, beside, pricer.module.entry, unsure))
-    return Schedule(pricer.module.name, turns, tuple(unsure))
+    return Schedule(pricer.module.name, turns, tuple(unsure), pricer.module.replica_count * pricer.module.num_partitions)
 
 
 def _turns(
