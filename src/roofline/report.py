@@ -17,8 +17,9 @@ from .reported_op import OpInfo as OpInfo
 from .reported_op import Row
 from .reported_op import WrittenOp as WrittenOp
 from .reported_op import written_op as written_op
+from .schedule import PredictedTime
 from .units import number_of, show
-from .workload import NO_COVERAGE, Coverage, PeakMemory, PredictedTime
+from .workload import NO_COVERAGE, Coverage, PeakMemory
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3

@@ -1,7 +1,7 @@
 """Schedules: the order in which one core runs the ops of a program, as its compiler put them.
 
 A turn runs an op on the core, starts one that goes on beside the core, or waits for the end of one that was started. Ops are numbers, so a
-schedule does not know what they are.
+schedule does not know what they are. Played on a machine, a schedule gives the predicted time of its program.
 """
 
 from __future__ import annotations
@@ -61,3 +61,25 @@ def executions(turns: tuple[Turn | Loop, ...], times: int = 1) -> Iterator[tuple
             yield turn, times
         else:
             yield from executions(turn.body, times * turn.trips)
+
+
+class EngineUse(Struct, frozen=True, kw_only=True):
+    """How long one engine of a device is busy in a program that was played, and its share of the time."""
+
+    name: str
+    busy_s: float
+    share: float
+
+
+class PredictedTime(Struct, frozen=True, kw_only=True):
+    """The predicted time of a program that has not run, with its interval, what it rests on, and how long each engine is busy.
+
+    It runs on so many ``devices``; the figures are of one.
+    """
+
+    time_s: float
+    low_s: float
+    high_s: float
+    evidence: str
+    engines: tuple[EngineUse, ...] = ()
+    devices: int = 1

@@ -10,7 +10,7 @@ from .cost import NOTHING, Amount, Cost, sum_of_known
 from .graph import Graph
 from .ledger import Ledger
 from .operation import UNSTATED, Compiled, Operation
-from .schedule import Schedule
+from .schedule import PredictedTime, Schedule
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
 RECORDED_ALLOCATIONS = "allocations in the profile"  # how the peak memory of a program that ran is found
@@ -528,28 +528,6 @@ class Lane(Struct, frozen=True, kw_only=True):
     ops_s: tuple[tuple[float, ...], ...]
     rest_s: tuple[tuple[int, float], ...] = ()
     host: tuple[int | None, ...] = ()
-
-
-class EngineUse(Struct, frozen=True, kw_only=True):
-    """How long one engine of a device is busy in a program that was played, and its share of the time."""
-
-    name: str
-    busy_s: float
-    share: float
-
-
-class PredictedTime(Struct, frozen=True, kw_only=True):
-    """The predicted time of a program that has not run, with its interval, what it rests on, and how long each engine is busy.
-
-    It runs on so many ``devices``; the figures are of one.
-    """
-
-    time_s: float
-    low_s: float
-    high_s: float
-    evidence: str
-    engines: tuple[EngineUse, ...] = ()
-    devices: int = 1
 
 
 class ProgramGraph(Struct, frozen=True):

@@ -11,10 +11,10 @@ from ..machine import Machine
 from ..prediction import Prediction
 from ..report import Expected
 from ..resource import HBM, PCIE
-from ..schedule import Schedule
+from ..schedule import EngineUse, PredictedTime, Schedule
 from ..timeline import CORE, DMA, HOST, Load, Played, play
 from ..units import percent
-from ..workload import Coverage, EngineUse, Op, PredictedTime, Recording, Share, Step, Workload
+from ..workload import Coverage, Op, Recording, Share, Step, Workload
 from .played_lanes import lane_of
 
 STEP = 0  # the key of the only step

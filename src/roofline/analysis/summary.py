@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from ..causes import UNPRICED
 from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
+from ..schedule import PredictedTime
 from ..units import approximate, percent, rounded, show
-from ..workload import PredictedTime
 
 NOTABLE = 0.01  # of the time: a smaller loss is left out (a choice, as for findings)
 CPU = "CPU"  # device name of a host CPU
