@@ -275,6 +275,34 @@ def band(rows, level=0.8):
     return low or ordered[0][0], high or ordered[-1][0]
 
 
+def anchored(rows):
+    """Ratios of a prediction to the measured step, corrected by another step of its model, chip and software; with the model."""
+    groups = defaultdict(list)
+    for row in rows:
+        groups[row.base, row.cells["chip"], row.run.stack.name].append(row)
+    pairs = [pair for members in groups.values() for pair in itertools.permutations(members, 2)]
+    return [(one.base, other.ratio / one.ratio) for one, other in pairs]
+
+
+def anchored_band(rows, level=0.8):
+    """The middle 80% of such ratios, each model one vote, a little wider for models not seen; mean error, pairs, models, coverage."""
+
+    def within(pairs):
+        votes = Counter(model for model, _ in pairs)
+        ordered = sorted((ratio, 1 / votes[model]) for model, ratio in pairs)
+        passed = np.cumsum([weight for _, weight in ordered]) / len(votes)
+        wider = min(level * (1 + 1 / len(votes)), 0.99)
+        return tuple(ordered[int(np.searchsorted(passed, edge))][0] for edge in ((1 - wider) / 2, (1 + wider) / 2))
+
+    pairs = anchored(rows)
+    models = {model for model, _ in pairs}
+    inside = []
+    for model in models:
+        low, high = within([pair for pair in pairs if pair[0] != model])
+        inside += [low <= ratio <= high for name, ratio in pairs if name == model]
+    return *within(pairs), statistics.mean(abs(1 / ratio - 1) for _, ratio in pairs), len(pairs), len(models), statistics.mean(inside)
+
+
 def coverage(rows):
     """The share of rows within the band of the other models of their kind."""
     inside = []
@@ -347,6 +375,9 @@ def report(rows, constants):
         low, high = band(members)
         covers = f"covers {coverage(members):.0%} of rows of models left out"
         print(f"\n80% of measured steps of {kind} models: {low:.2f} to {high:.2f} of the prediction; {covers}")
+    low, high, error, count, models, covers = anchored_band(rows)
+    print(f"\nwith one measured step of the same model, chip and software ({count} pairs, {models} models): {low:.2f} to {high:.2f} of the")
+    print(f"prediction, mean error {error:.1%}; covers {covers:.0%} of pairs of models left out")
     regrets, right, pairs = ranking(rows)
     print(f"\nchoices between meshes: {len(regrets)}, mean regret {statistics.mean(regrets):.1%}, worst {max(regrets):.0%}")
     print(f"pairs of meshes in the right order: {right} of {pairs}")
@@ -380,6 +411,9 @@ def written(rows, constants):
         error, models = statistics.mean(abs(row.ratio - 1) for row in members), len({row.base for row in members})
         lines += ["", f"[band.{kind}]", f"low = {low:.3f}", f"high = {high:.3f}", f"error = {error:.3f}"]
         lines += [f"rows = {len(members)}", f"models = {models}", f"covers = {coverage(members):.2f}"]
+    low, high, error, pairs, models, covers = anchored_band(rows)
+    lines += ["", "[band.anchored]", f"low = {low:.3f}", f"high = {high:.3f}", f"error = {error:.3f}"]
+    lines += [f"rows = {pairs}", f"models = {models}", f"covers = {covers:.2f}"]
     lines += ["", "[meshes]"]
     for kind in ("dense", "experts"):
         seen = {mesh_kind(row.run.mesh.as_words(), row.chips.is_tpu) for row in rows if row.kind == kind}

@@ -13,6 +13,7 @@ from roofline.errors import RooflineError, UsageError
 from roofline.plan.plans import EQUAL
 from roofline.plan.question import sequences
 from roofline.render.plans import FORMULAS, MEMORY
+from roofline.units import show
 
 WORDS = ["plan", "llama3-8b", "h100", "x16", "--batch", "64", "--seq", "8192"]
 CONTRACT = "mesh microbatch recompute format step_s low_s high_s tokens_per_s_per_chip mfu memory exposed assumed"
@@ -64,6 +65,34 @@ def test_meshes_count_devices_and_chips_count_chips() -> None:
     sliced = rl.plan("llama3-8b", "2x v5p:4x4x4", batch=256)
     assert (sliced.chips, sliced.slices) == (128, 2)
     assert sliced.plans[0].exposed["data"] > 0
+
+
+def test_an_anchor_corrects_every_plan_and_narrows_the_interval() -> None:
+    mesh = {"batch": 64, "seq": 8192, "recompute": "none", "microbatch": 1}
+    plain = rl.plan("llama3-8b", "h100", 16, **mesh)
+    chosen = next(plan for plan in plain.plans if plan.mesh["tp"] == 2 and plan.mesh["data"] == 8)
+    anchored = rl.plan("llama3-8b", "h100", 16, anchor=f"tp=2 data=rest mbs=1: {1.25 * chosen.step_s} s", **mesh)
+    for before, after in zip(plain.plans, anchored.plans, strict=True):
+        assert after.step_s == pytest.approx(1.25 * before.step_s)
+        assert sum(after.parts.values()) == pytest.approx(after.step_s)
+        assert after.high_s / after.low_s < before.high_s / before.low_s
+    assert "every plan takes 125% of its prediction" in anchored.anchor
+    for wrong, message in (
+        ("tp=2", "write the run and its time"),
+        ("tp=2: fast", "--anchor"),
+        ("tp=2: 0 s", "positive"),
+        ("tp=3: 1 s", "no multiple"),
+    ):
+        with pytest.raises(RooflineError, match=message):
+            rl.plan("llama3-8b", "h100", 16, anchor=wrong, **mesh)
+
+
+def test_an_anchor_may_be_a_profile(capsys: pytest.CaptureFixture[str]) -> None:
+    profile = next((Path(rl.__file__).parent / "samples").glob("train*.pb.gz"))
+    step = next(point.time_s for point in rl.analyze(profile).points if point.scope == "average")
+    text = said(capsys, "--anchor", f"fsdp=16 mbs=1: {profile}")
+    assert step
+    assert f"{show(step, 's', 3)} measured" in text
 
 
 def test_batches_are_sequences_or_tokens() -> None:

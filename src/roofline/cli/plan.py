@@ -2,6 +2,7 @@
 
 import argparse
 import operator
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -75,6 +76,12 @@ def parser() -> Parser:
     )
     stated.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
     stated.add_argument("--reserve", default="0", metavar="SHARE", help="share of the memory to leave free: 10%%")
+    stated.add_argument(
+        "--anchor",
+        metavar="'RUN: TIME'",
+        help="a measured step of this model, chips and software, which corrects all plans: 'pp=8 tp=4 data=rest mbs=1: 20.1 s'; "
+        "for TIME also a profile",
+    )
     shown = made.add_argument_group("what to show")
     shown.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"plans to list (default {TOP})")
     shown.add_argument("--explain", type=at_least(1), metavar="RANK", help="every term of a plan, and its memory")
@@ -118,7 +125,8 @@ def run(words: Sequence[str]) -> int:
             network=args.network,
             domain=args.domain,
             reserve=args.reserve,
-        )
+        ),
+        _anchor(args.anchor) if args.anchor else "",
     )
     emit(args, lambda page: _text(args, plans, page, tokens, price), plans, lambda: plan_rows(plans))
     broken = [text for text, holds in ((text, holds(plans.best)) for text, holds in wanted) if not holds]
@@ -133,6 +141,20 @@ def _text(args: argparse.Namespace, plans: Plans, page: Paper, tokens: float | N
     if args.explain:
         return explanation(plans, args.explain, page)
     return plans_text(plans, page, top=args.top, tokens=tokens, price=price)
+
+
+def _anchor(text: str) -> str:
+    """An anchor whose time is a profile, with the mean time of that profile's steps instead."""
+    run, colon, source = text.rpartition(":")
+    if not colon or not os.path.exists(source.strip()):
+        return text
+    from ..analysis import analyze
+
+    report = analyze(source.strip())
+    steps = [point.time_s for point in report.points if point.scope == "average" and point.time_s]
+    if not steps:
+        raise UsageError(f"--anchor {text}: the profile has no steps")
+    return f"{run}: {steps[0]} s"
 
 
 def _number(option: str, text: str | None) -> float | None:

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from .transformer import Model
 
 
-def plan(model: "str | Model", chip: str, count: int | str | None = None, **options: Any) -> "Plans":
+def plan(model: "str | Model", chip: str, count: int | str | None = None, *, anchor: str = "", **options: Any) -> "Plans":
     """The training plans of a model on chips, the best first; the options are those of `roofline plan`, with underscores.
 
-    ``model`` is a name of the catalogue, or the path of a config.json or of a folder with one.
+    ``model`` is a name of the catalogue, or the path of a config.json or of a folder with one; ``anchor`` a measured step, such as
+    ``pp=8 tp=4 data=rest mbs=1: 20.1 s``.
     """
     from .question import question
     from .search import find_plans
 
-    return find_plans(question(model, chip, count, **options))
+    return find_plans(question(model, chip, count, **options), anchor)
 
 
 def plan_serving(model: str, chip: str, count: int | str | None = None, **options: Any) -> "ServingPlans":

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from ..errors import UsageError
 from ..units import parse
+from .anchors import Anchor
 from .memory import TIGHT
 from .question import Question
 from .run import Run
@@ -19,6 +20,7 @@ EQUAL = 0.05  # plans this close to the best are not told apart
 UNSEEN = 1.15  # by which the interval widens for a chip, and for a format, without published steps (those left out: -14 to +17%)
 DAY_S = parse("86400 s", "s")
 HOUR_S = parse("3600 s", "s")
+ANCHORED = "anchored"  # the band of plans that an anchor corrects
 Fits = Literal["yes", "tight", "needs offload"]
 
 
@@ -75,13 +77,15 @@ class Plans(Struct, frozen=True, kw_only=True):
     tried: int
     too_large: int
     evidence: str
+    anchor: str
     plans: tuple[Plan, ...]
 
     @staticmethod
-    def of(question: Question, plans: list[Plan], *, tried: int, too_large: int) -> "Plans":
+    def of(question: Question, plans: list[Plan], anchor: Anchor | None, *, tried: int, too_large: int) -> "Plans":
         model, chips = question.model, question.chips
         calibration = training_calibration()
-        band = calibration.band[kind_of(question)]
+        band = calibration.band[ANCHORED if anchor else kind_of(question)]
+        what = "pairs of published steps of one model, chip and software" if anchor else "published steps"
         return Plans(
             model=model.name,
             parameters=model.parameters,
@@ -97,7 +101,8 @@ class Plans(Struct, frozen=True, kw_only=True):
             capacity=question.usable,
             tried=tried,
             too_large=too_large,
-            evidence=f"80% of {band.rows} published steps of {band.models} models left out; mean error {band.error:.0%}",
+            evidence=f"80% of {band.rows} {what} of {band.models} models left out; mean error {band.error:.1%}",
+            anchor=str(anchor) if anchor else "",
             plans=tuple(plans),
         )
 
@@ -127,9 +132,11 @@ def kind_of(question: Question) -> str:
     return "experts" if question.model.has_experts else "dense"
 
 
-def interval(question: Question, run: Run) -> tuple[float, float]:
+def interval(question: Question, run: Run, anchored: bool) -> tuple[float, float]:
     """The low and high end of a measured step over its prediction."""
     calibration = training_calibration()
+    if anchored:
+        return calibration.band[ANCHORED].low, calibration.band[ANCHORED].high
     band: Band = calibration.band[kind_of(question)]
     architecture, chip = question.chips.architecture, question.chips.machine.chip_name
     unseen = (f"clock.{chip}" not in calibration.fitted) + (f"products.{architecture}.{run.format.name}" not in calibration.fitted)
@@ -142,10 +149,12 @@ def mesh_kind(mesh: dict[str, int], tpu: bool) -> str:
     return f"{'tpu' if tpu else 'gpu'} {axes}"
 
 
-def as_plan(question: Question, run: Run, step: Step) -> Plan:
-    """A run and its step as a plan."""
+def as_plan(question: Question, run: Run, step: Step, anchor: Anchor | None = None) -> Plan:
+    """A run and its step as a plan, corrected by an anchor."""
+    factor = anchor.factor if anchor else 1.0
+    time_s = step.time_s * factor
     chips = question.chips
-    low, high = interval(question, run)
+    low, high = interval(question, run, anchor is not None)
     tokens = run.batch * run.length
     peak = chips.machine.rate(f"matrix/{run.format.compute}") * chips.devices
     mesh = run.mesh.as_words()
@@ -161,16 +170,16 @@ def as_plan(question: Question, run: Run, step: Step) -> Plan:
         microbatch=run.microbatch,
         recompute=run.recompute.text,
         format=run.format.name,
-        step_s=step.time_s,
-        low_s=low * step.time_s,
-        high_s=high * step.time_s,
-        tokens_per_s_per_chip=tokens / step.time_s / chips.count,
-        mfu=tokens * question.model.flops_per_token(run.length) / step.time_s / peak,
+        step_s=time_s,
+        low_s=low * time_s,
+        high_s=high * time_s,
+        tokens_per_s_per_chip=tokens / time_s / chips.count,
+        mfu=tokens * question.model.flops_per_token(run.length) / time_s / peak,
         memory={**parts, "total": total, "low": memory.low, "high": memory.high},
         fits=fits,
-        exposed=step.exposed,
-        bubble_s=step.bubble_s,
-        parts=step.parts,
+        exposed={kind: factor * seconds for kind, seconds in step.exposed.items()},
+        bubble_s=factor * step.bubble_s,
+        parts={part: factor * seconds for part, seconds in step.parts.items()},
         unfamiliar=not familiar,
         assumed=question.assumed,
     )

@@ -112,7 +112,7 @@ def question(
         mesh=asked,
         formats=tuple(word("--format", name, FORMATS) for name in split_list(format or "bf16")),
         policies=tuple(recompute_of(words, of.depth) for words in recompute_policies(recompute or POLICIES)),
-        microbatches=MICROBATCHES if microbatch is None else tuple(_microbatch(text) for text in split_list(str(microbatch))),
+        microbatches=MICROBATCHES if microbatch is None else tuple(microbatch_of(text) for text in split_list(str(microbatch))),
         stack=word("--stack", named, STACKS, OTHER_STACKS),
         settings=fields,
         most={_axis("--most", name): size for name, size in (most or {}).items()},
@@ -185,7 +185,8 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _microbatch(text: str) -> float:
+def microbatch_of(text: str) -> float:
+    """Sequences of a device at a time."""
     try:
         value = float(text)
     except ValueError:

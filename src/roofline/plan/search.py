@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..errors import UsageError
 from ..units import show
+from .anchors import asked_anchor
 from .memory import TIGHT, memory_of, shares
 from .mesh import AXES, Mesh, complete
 from .plans import Fits, Plans, as_plan
@@ -28,8 +29,9 @@ VIRTUAL = (1, 2, 4, 5, 6, 8, 10, 12, 20)
 MOST_MICROBATCH_TOKENS = 2**17  # of a device at a time, in a free search
 
 
-def find_plans(question: Question) -> Plans:
-    """The plans of a question, the best first."""
+def find_plans(question: Question, anchor: str = "") -> Plans:
+    """The plans of a question, the best first; ``anchor`` is a measured step in words, which corrects them."""
+    measured = asked_anchor(question, anchor) if anchor else None
     times = {
         format.name: Times(question.chips, format, question.stack.former_attention, training_calibration().values)
         for format in question.formats
@@ -47,11 +49,11 @@ def find_plans(question: Question) -> Plans:
                 too_large += 1
                 least = memory.total if least is None else min(least, memory.total)
                 continue
-        plans.append(as_plan(question, run, step_of(question.model, run, of)))
+        plans.append(as_plan(question, run, step_of(question.model, run, of), measured))
     if not plans:
         raise UsageError(_none_fits(question, len(runs), least or 0.0))
     ordered = sorted(plans, key=lambda plan: (ORDER.index(plan.fits), plan.step_s, plan.memory["total"]))
-    return Plans.of(question, ordered, tried=len(runs), too_large=too_large)
+    return Plans.of(question, ordered, measured, tried=len(runs), too_large=too_large)
 
 
 def _none_fits(question: Question, tried: int, least: float) -> str:

@@ -26,6 +26,8 @@ def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: fl
     dropped = f"; {plans.too_large:,} do not fit" if plans.too_large else ""
     lines += [f"{plans.tried:,} plans{dropped}" + (f"; {hidden:,} more with --top" if hidden > 0 else ""), ""]
     lines.append(paper.paragraph(f"Step of plan 1: {parts_sentence(best)}. Every term: --explain 1.", rest="  "))
+    if plans.anchor:
+        lines.append(paper.paragraph(f"Anchor: {plans.anchor}.", rest="  "))
     if best.assumed:
         lines.append(paper.paragraph(f"Assumed: {'; '.join(best.assumed)}. Change with the options, --set NAME=VALUE.", rest="  "))
     lines.append(paper.paragraph(f"Interval: {plans.evidence}.", rest="  "))
