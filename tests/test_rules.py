@@ -8,10 +8,13 @@ from msgspec.structs import replace
 from every import every
 from recorded_calls import PROGRAMS, read, record
 from roofline.analysis.evidence import with_evidence
-from roofline.graph import Array, Graph, Node, Operator
+from roofline.cost import Cost
+from roofline.dtypes import dtype
+from roofline.graph import Array, Graph, Kernel, Node, Operator
 from roofline.resource import HBM
 from roofline.rule_failures import RuleFailures
 from roofline.rules import RULES
+from roofline.rules.duplicated_work.second_passes import second_passes
 from roofline.rules.low_batch.rows_in_parts import rows_in_parts
 from roofline.rules.product_order.narrow_last import costly_orders
 from roofline.rules.product_order.summed import summed_products
@@ -333,6 +336,26 @@ def test_a_sum_over_the_batch_is_part_of_its_product() -> None:
     (instead,) = [reason.instead for kernel, reason in summed_products(graph) if kernel == product.kernel]
     assert instead.known(HBM) == graph.cost(product).known(HBM) - 2 * 63 * 1024**2
     assert instead.flops == graph.cost(product).flops
+
+
+@every(
+    ("again", "sure", "told"),
+    [
+        ("rows, weights", True, [2, 3]),
+        ("other rows, weights", True, []),  # as of the next state
+        ("rows, updated weights", True, []),
+        ("other rows, weights", False, [2, 3]),  # where edges are not sure, modules and shapes tell
+    ],
+)
+def test_a_pass_repeats_another_if_it_reads_the_same_arrays(again: str, *, sure: bool, told: list[int]) -> None:
+    graph = Graph(kernels={kernel: Kernel(Cost.of({HBM: 1})) for kernel in range(4)}, repeated={2: "eval.py:7", 3: "eval.py:7"})
+    names = ("rows", "other rows", "weights", "updated weights", "made", "kept", "made again", "kept again")
+    number = {name: graph.array(Array((64, 64), dtype("bf16"), sure=sure)) for name in names}
+    graph.append(Node(Operator.DOT, (number["rows"], number["weights"]), (number["made"],), kernel=0))
+    graph.append(Node(Operator.MAXIMUM, (number["made"],), (number["kept"],), kernel=1))
+    graph.append(Node(Operator.DOT, tuple(number[name] for name in again.split(", ")), (number["made again"],), kernel=2))
+    graph.append(Node(Operator.MAXIMUM, (number["made again"],), (number["kept again"],), kernel=3))
+    assert [kernel for kernel, _ in second_passes(graph)] == told
 
 
 def test_rows_in_parts_cost_what_they_do_in_one_product() -> None:

@@ -12,7 +12,7 @@ from .used_tensors import UsedTensors
 def graph_of(recorded: Recorded, tensors: UsedTensors | None = None) -> Graph:
     """The graph of executions; its kernels have their places. ``tensors`` are those that ops used, if ids of most of them are recorded."""
     ops = [execution.op for execution, priced in recorded.ordered if tensors_of(priced.args)]
-    is_exact = tensors is not None and 2 * sum(op in tensors.ops for op in ops) > len(ops)
+    is_exact = tensors is not None and 2 * sum(map(tensors.has, ops)) > len(ops)
     graph = Exact(recorded, tensors).graph if is_exact and tensors is not None else BySize(recorded).graph
     graph.checkpoints, graph.has_steps = tuple(recorded.checkpoints), True
     for place, (execution, priced) in enumerate(recorded.ordered):

@@ -37,6 +37,10 @@ class UsedTensors(Struct, frozen=True):
     ops: Mapping[int, Used]
     last: Mapping[int, int]
 
+    def has(self, op: int) -> bool:
+        """Whether the memory of a tensor that an op took is known: a profiler that does not record memory knows none."""
+        return op in self.ops and any(position is not None for _, position in self.ops[op].operands)
+
 
 def places_of(externals: Sequence[int], host: Host) -> Integers:
     """The places of the ops with these external ids, or `NONE`."""
