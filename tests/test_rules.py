@@ -362,7 +362,7 @@ def test_rows_in_parts_cost_what_they_do_in_one_product() -> None:
     # One product of 512 rows each: with the second matrix, for the gradient of its rows and for its own; no additions.
     _, graph = lowered("micro_batches")
     left = sum(reason.instead.known(HBM) for _, reason in rows_in_parts(graph))
-    assert left == 3 * 2 * (2 * 512 * 4096 + 4096**2)
+    assert left == 3 * 2 * (2 * 512 * 1024 + 1024**2)
 
 
 def test_factors_that_were_added_to_weights_are_multiplied_one_by_one() -> None:

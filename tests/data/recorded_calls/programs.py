@@ -408,11 +408,11 @@ PROGRAMS: Mapping[str, Program] = {
     "last_of_many_rows": Program(lambda t, x, v, w: (x @ v)[-1:] @ w, _of(2048, 4096), _of(4096, 4096), _of(4096, 4096)),
     "few_rows_of_a_result": Program(lambda t, x, a: x @ t.relu(a), _of(4, 4096), _of(4096, 4096)),
     # Rows in parts, as micro-batches.
-    "micro_batches": Program(partial(_in_parts, parts=8), _of(512, 4096), _of(4096, 4096), _of(4096, 4096)),
-    "micro_batches_of_many_rows": Program(partial(_in_parts, parts=8), _of(4096, 4096), _of(4096, 4096), _of(4096, 4096)),
-    "two_micro_batches": Program(partial(_in_parts, parts=2), _of(128, 4096), _of(4096, 4096), _of(4096, 4096)),
-    "step_by_step": Program(_step_by_step, _of(4, 64, 2048), _of(2048, 2048), _of(64, 2048), backward=True),
-    "adapted": Program(_adapted, _of(4096, 4096), *[_of(4096, 64)] * 4, backward=True),
+    "micro_batches": Program(partial(_in_parts, parts=8), _of(512, 1024), _of(1024, 1024), _of(1024, 1024)),
+    "micro_batches_of_many_rows": Program(partial(_in_parts, parts=8), _of(4096, 1024), _of(1024, 1024), _of(1024, 1024)),
+    "two_micro_batches": Program(partial(_in_parts, parts=2), _of(128, 1024), _of(1024, 1024), _of(1024, 1024)),
+    "step_by_step": Program(_step_by_step, _of(4, 64, 1024), _of(1024, 1024), _of(64, 1024), backward=True),
+    "adapted": Program(_adapted, _of(1024, 1024), *[_of(1024, 64)] * 4, backward=True),
     # Products that run one by one.
     "ensemble": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 8),
     "ensemble_of_few": Program(lambda t, x, *w: sum(t.tanh(x @ v).sum() for v in w), _of(512, 512), *[_of(512, 512)] * 7),
