@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from .cost import sum_of_known
 from .errors import expect
 from .op_parts import part
-from .quantities import known_flops, launches, run_s
+from .quantities import NOTABLE, ROUNDING, known_flops, launches, run_s
 from .report import MachineInfo, Number, OpInfo, Report
 from .resource import main_bound
 from .selection import averaged_steps, per_step
@@ -29,8 +29,6 @@ from .workload import NO_COVERAGE
 
 SCHEMA = "roofline.comparison/1"
 TIME, MINIMUM = "time", "minimum time"  # the quantity whose changes are reported
-ROUNDING = 1e-9  # relative: amounts that differ by less count as equal
-NOTABLE = 0.01  # of the time of all ops, by which the time outside of steps differs between two reports
 STEP = "step"
 _AMOUNTS = {STEP: "times and amounts of ops are per step and device", "": "times and amounts of ops are those of whole runs"}
 PROGRAMS = ("hlo", "jax")  # formats of programs that were not run

@@ -13,7 +13,12 @@ from msgspec.structs import replace
 
 from .causes import IDLE, PARTS
 from .report import Number, OpInfo, Point, Report
+from .reported_op import ROUNDING as ROUNDING
 from .resource import HBM, named
+
+# Choices that all views share.
+NOTABLE = 0.01  # of a time or an amount: a smaller part, saving or change is not told (steps vary by as much)
+CLOSE, FAR = 0.7, 0.4  # of the roofline: at least CLOSE is close to it (good kernels reach 0.7 to 0.9), less than FAR is far from it
 
 TEXT, HARDWARE = "text", "hardware"  # units of what is no number: words, and parts of a chip
 SHARE, COUNT, INTENSITY = "1", "", "FLOP/B"

@@ -9,8 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from ..causes import CAUSES, IDLE, UNNEEDED, UNPRICED
-
-ROUNDING = 1e-9  # sums of seconds differ by this much in their last digits
+from ..quantities import ROUNDING
 
 
 class OpLoss(NamedTuple):

@@ -9,13 +9,14 @@ from ..causes import CAUSES, UNNEEDED
 from ..cost import Amount, Cost, part_of, sum_of_known, tidy
 from ..machine import Machine
 from ..placement import Corrections, place, place_op
+from ..quantities import ROUNDING
 from ..report import Amounts, Point
 from ..resource import Resource, named
 from ..workload import Op, Recording, Share, Step, feeds
 from .counters import hardware, launches_kernels
 from .idle_time import averaged
 from .link_directions import busier_way, directed
-from .losses import ROUNDING, Losses, OpLoss, split_losses
+from .losses import Losses, OpLoss, split_losses
 from .needed_work import Needed
 from .op_times import OpTime, OpTimes, values_at
 

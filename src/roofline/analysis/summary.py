@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 
 from ..causes import UNPRICED
+from ..quantities import NOTABLE
 from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
 from ..schedule import PredictedTime
 from ..units import approximate, percent, rounded, show
 
-NOTABLE = 0.01  # of the time: a smaller loss is left out (a choice, as for findings)
 CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

@@ -12,6 +12,7 @@ from ..machine import Machine
 from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
+from ..quantities import NOTABLE
 from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
 from ..sources.embedded import programs_behind
@@ -42,7 +43,6 @@ CANDIDATES = (
     "graph",
 )
 GRAPH = "graph"
-WORTH = 0.01  # of the time: changes that save less are not listed
 NEAR = 0.1  # of a time: smaller differences are shown in percent
 UNCHANGED_SHARE = 5e-4  # of a time: a smaller difference is shown as unchanged (it would round to 0.0%)
 SAME = "unchanged"
@@ -97,7 +97,7 @@ def _best(after: Callable[[Sequence[str]], Report], candidates: Sequence[str]) -
     """
     alone = {words: after(words.split()) for words in candidates}
     before = max((point.before_s or 0.0 for report in alone.values() if (point := _main(report))), default=0.0)
-    helping = [words for words in candidates if _time_s(alone[words]) < (1 - WORTH) * before]
+    helping = [words for words in candidates if _time_s(alone[words]) < (1 - NOTABLE) * before]
     helping.sort(key=lambda words: _time_s(alone[words]))
     if not helping:
         return replace(alone[GRAPH], changes=(), summary=f"best: no known change helps this program, which takes {_shown(before)}.")
@@ -106,7 +106,7 @@ def _best(after: Callable[[Sequence[str]], Report], candidates: Sequence[str]) -
         if any(words.split()[0] == other.split()[0] for other in chosen):
             continue
         both = after([word for each in (*chosen, words) for word in each.split()])
-        if _time_s(both) < (1 - WORTH) * _time_s(together):
+        if _time_s(both) < (1 - NOTABLE) * _time_s(together):
             chosen, together = [*chosen, words], both
     each = [words for words in helping if [words] != chosen]  # the summary already gives the effect of a single change
     notes = (*(f"alone: {alone[words].summary}" for words in each), *together.input.notes)

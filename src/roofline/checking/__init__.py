@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
 from ..quantities import REPORT
+from ..quantities import ROUNDING as EXACT
 from ..report import Number, OpInfo, Report
 from ..units import show
 from .amounts import Amount, amount_of, counted_ops, whole_of
@@ -23,7 +24,6 @@ from .regression_causes import changes_since, more_idle
 
 MOST_OPS = 10  # ops listed for a broken condition
 MOST_CAUSES = 3
-EXACT = 1e-9  # relative difference of equal amounts from rounding
 _OVER = {"1": "s", "FLOP/B": "B"}  # unit of the denominator of ratios with these dimensions
 
 

@@ -13,6 +13,7 @@ from statistics import fmean, variance
 from msgspec import Struct
 
 from ..dtypes import DTYPES
+from ..quantities import NOTABLE, ROUNDING
 from ..report import Number, OpInfo, Report
 from ..units import percent, plain
 from .amounts import amount_of, counted_ops
@@ -20,8 +21,6 @@ from .baselines import BaselineOp, summed_ops
 from .conditions import Quantity
 
 SCHEMA = "roofline.changes/1"
-ROUNDING = 1e-9
-NOTABLE = 0.01  # relative: a smaller change is not given as a reason
 _FORMATS = re.compile(rf"(?<![\w×])(?:{'|'.join(sorted(DTYPES, key=len, reverse=True))})(?![\w×])")
 # Student's t for 95%, two-sided, by degrees of freedom; 1.96 in the limit
 _T = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13, 2.12, 2.11, 2.10, 2.09, 2.09)

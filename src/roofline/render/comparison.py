@@ -44,7 +44,7 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
 
 def _table(found: Comparison, paper: Paper, top: int) -> str:
     """The ops that changed, the largest changes first, and how many did not."""
-    some = changed(found.deltas)
+    some = [delta for delta in found.deltas if is_changed(delta)]
     same = len(found.deltas) - len(some)
     if not some:
         return f"All {same:,} ops are the same." if same else ""
@@ -79,13 +79,10 @@ def speed_text(speedup: float) -> str:
     return f"{plain(speedup, 3)}x as fast" if speedup >= 1 else f"{plain(1 / speedup, 3)}x as long"
 
 
-def changed(deltas: Iterable[Delta]) -> list[Delta]:
-    """The ops of which anything differs between the runs: time, minimum time, amounts or bound."""
-
-    def figures(side: Side) -> tuple[bool, Side]:
-        return bool(side.ops), replace(side, ops=(), names=())
-
-    return [delta for delta in deltas if figures(delta.before) != figures(delta.after)]
+def is_changed(delta: Delta) -> bool:
+    """Whether anything of an op differs between the runs: time, minimum time, amounts or bound."""
+    before, after = (replace(side, ops=(), names=()) for side in (delta.before, delta.after))
+    return bool(delta.before.ops) != bool(delta.after.ops) or before != after
 
 
 def folded(deltas: Iterable[Delta]) -> list[Delta]:

@@ -10,14 +10,13 @@ from msgspec import Struct
 
 from ..errors import UnitError, UsageError, did_you_mean
 from ..folding import TableRows
-from ..quantities import COUNT, INTENSITY, OP, OP_ALIASES, SHARE, TEXT, OfOp, known_flops
+from ..quantities import CLOSE, COUNT, FAR, INTENSITY, OP, OP_ALIASES, SHARE, TEXT, OfOp, known_flops
 from ..report import Expected, OpInfo, Report
 from ..resource import CROSS_LANE_UNITS, MEMORY_UNITS, Resource
 from ..units import percent, plain, show
 from ..workload import is_upper_bound
 from .tables import PLAIN, Cell, Paper, table
 
-CLOSE, FAR = 0.7, 0.4  # efficiencies at which the colour changes
 TIMED = ("label", "time", "share", "bound", "efficiency", "lost")
 UNTIMED = ("label", "minimum", "share", "bound", "flops", "hbm")
 COMPILED = ("label", "expected", "minimum", "share", "bound", "flops", "hbm")  # of a program whose compiler estimated its own ops

@@ -8,9 +8,10 @@ from ...causes import MEMORY
 from ...cost import NOTHING
 from ...machine import LATENCY, Machine
 from ...placement import Corrections, MinimumTimes
+from ...quantities import NOTABLE
 from ...workload import Avoidable, Recording, Saves, Usual
 from ..op_times import OpTime, OpTimes
-from .clock import INHERENT, NOTABLE, Clock
+from .clock import INHERENT, Clock
 from .evidence import Evidence, Saving
 from .program_chains import KIND as CHAIN
 from .program_chains import unfused_chains

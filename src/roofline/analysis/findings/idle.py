@@ -6,12 +6,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...machine import LATENCY
+from ...quantities import NOTABLE
 from ...rules.words import kinds, page
 from ...units import parse, rounded
 from ...workload import AUTOTUNING, FETCHES, GRAPH_BREAK, READS_VALUES, Fact, source_line
 from ..idle_time import Waiting
 from ..op_times import OpTimes, values_at
-from .clock import NOTABLE, Clock
+from .clock import Clock
 from .evidence import LEVERS, Evidence, Note, Saving
 from .looped_calls import Loops
 from .writing import LISTED

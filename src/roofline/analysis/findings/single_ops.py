@@ -27,6 +27,7 @@ from ...machine import LATENCY, Ceiling, Machine
 from ...operation import Product, width
 from ...placement import Placement, may_bind
 from ...prediction.calibration import LATENCY_REGIME_S
+from ...quantities import CLOSE, FAR, NOTABLE, ROUNDING
 from ...report import Finding
 from ...resource import COMPUTE_UNITS, HBM, Resource, bound_words, named
 from ...rules.words.explanation import explanation
@@ -34,16 +35,14 @@ from ...workload import UNPRICED, Fact, Op, is_upper_bound
 from .evidence import Evidence
 from .writing import LISTED, Writer, listed, short_name
 
-CLOSE, FAR, FAR_BELOW = 0.7, 0.4, 0.1  # of the roofline; choices: good kernels reach 0.7 to 0.9 (`REACHABLE`)
+FAR_BELOW = 0.1  # of the roofline (a choice)
 ABOVE_ROOF, BETWEEN_ROOFS, UNRATED, UNKNOWN = "above-roof", "between-roofs", "unrated", "unknown"
 ONE_OP = "one op"  # the group of words about one op, of kinds that also are about all of a program
 SEPARATE = 5  # ops of one kind that get a finding each; more are merged into one
 NEAR_RIDGE = 1.25  # of the shorter of compute and memory time: if the longer is at most this, the op is near the ridge (a choice)
 SERIAL_BAND = 0.1  # a time within this share of the serial time means that nothing overlaps (a choice)
-NOTABLE = 0.01  # of the program's time: ops with less are not shown for a middling efficiency or an unknown cost
 WORTHWHILE = 2  # low-batch is reported only if the rows of a compute-bound product take at most this many times as long
 LONGER = 1.05  # times as long: what takes less is said to take the same time
-ROUNDING = 1e-9  # efficiencies this close above 1 count as 1
 
 # Words for a matrix product in names and categories: dot_general, sgemm, conv2d, but not convert.
 PRODUCT = r"(?<![a-z])(matmul|dot|[a-z]?gemm|bmm|addmm|einsum|conv(olution|\d?d)?)(?![a-z])"

@@ -5,13 +5,12 @@ from functools import lru_cache
 
 import msgspec
 
-from ...analysis.summary import NOTABLE
 from ...causes import PARTS
 from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...errors import UNSAFE
 from ...grouping import KEYS
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS, TPU_UNITS
-from ...quantities import COUNT, HARDWARE, OF_OPS, OP, SHARE, TEXT, OfOp
+from ...quantities import COUNT, HARDWARE, NOTABLE, OF_OPS, OP, SHARE, TEXT, OfOp
 from ...report import CeilingInfo, MachineInfo
 from ...resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ...selection import NUMBERING
@@ -113,7 +112,6 @@ POINTS = {
     "step": "step",
     "before": "before the first step",
 }
-NOTABLE_CHANGE = 0.01  # of the time: smaller changes of an op have no arrow on the chart of two runs
 LONGEST_CITATION = 48  # letters: the page says where a figure comes from, the catalogue says it in full
 
 
@@ -164,7 +162,7 @@ def vocabulary_json() -> bytes:
             "named_share": SHOWN,
             "unneeded": UNNEEDED,
             "terms": TERMS,
-            "notable_change": NOTABLE_CHANGE,
+            "notable_change": NOTABLE,
             "counters_differ": DIFFERS,
             "csv": COLUMNS,
         }

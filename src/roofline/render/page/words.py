@@ -9,16 +9,17 @@ from msgspec.structs import replace
 
 from ...analysis.findings.stragglers import slower_devices
 from ...comparison import TIME, Comparison, Delta, Side
+from ...quantities import NOTABLE
 from ...report import Report
 from ...resource import HBM
 from ...units import percent, plain, rounded, show
-from ..comparison import figure_cells, folded, verdict_text
+from ..comparison import figure_cells, folded, is_changed, verdict_text
 from ..program_facts import WHOLE
 from ..tables import Cell
 from ..text import predicted_text, saving_text
 from ..time_bar import SHOWN
 from ..timeline import reason_text
-from .data import DIFFERENCES, NOTABLE_CHANGE
+from .data import DIFFERENCES
 
 LONGEST_LABEL = 60  # letters of an op's label in a sentence
 # Columns that only a comparison of measured times has, and only one of minimum times and costs.
@@ -72,7 +73,7 @@ def _figures(report: Report) -> list[tuple[str, str, str, str]]:
 
 def _compared(comparison: Comparison) -> dict[str, object]:
     """The change in a few sentences, the quantities of both runs with their tone (green: better, red: worse), and the ops that changed."""
-    rows = [_row(number, delta) for number, delta in enumerate(comparison.deltas) if _differs(delta)]
+    rows = [_row(number, delta) for number, delta in enumerate(comparison.deltas) if is_changed(delta)]
     change = "change_s" if comparison.basis == TIME else "floor_change_s"
     return {
         "verdict": " ".join([f"{_capital(verdict_text(comparison))}.", *_largest_changes(comparison)]),
@@ -80,12 +81,6 @@ def _compared(comparison: Comparison) -> dict[str, object]:
         "columns": [key for key, *_ in DIFFERENCES if key not in (_COUNTED if comparison.basis == TIME else _TIMED)],
         "rows": sorted(rows, key=lambda row: ((row[change] or 0.0) <= 0, -abs(row[change] or 0.0))),  # what became slower first
     }
-
-
-def _differs(delta: Delta) -> bool:
-    """Whether anything of an op differs between the runs: time, minimum time, amounts or bound."""
-    before, after = (replace(side, ops=(), names=()) for side in (delta.before, delta.after))
-    return bool(delta.before.ops) != bool(delta.after.ops) or before != after
 
 
 def _row(number: int, delta: Delta) -> dict[str, Any]:
@@ -125,7 +120,7 @@ def _largest_changes(found: Comparison) -> list[str]:
     whole = f" per {found.per}" if found.per else " over the whole run" if found.speedup_of == "step" else ""
     said = []
     for word, (seconds, label) in (("increase", max(changes, default=(0.0, ""))), ("decrease", min(changes, default=(0.0, "")))):
-        if abs(seconds) > NOTABLE_CHANGE * found.after.time_s and (seconds > 0) == (word == "increase"):
+        if abs(seconds) > NOTABLE * found.after.time_s and (seconds > 0) == (word == "increase"):
             said.append(f"Largest {word}: {_short(label)}, {show(rounded(abs(seconds), 2), 's')}{whole}.")
     return said
 

@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from ...errors import UsageError
 from ...fusing import Fusion
 from ...machine import Machine
+from ...quantities import CLOSE, FAR
 from ...resource import HBM
 from ...units import number_of, percent, plain, show
 from ..geometry import Extent, Roof, check_spots, extent_of, feasible, gain, roof, title
@@ -14,7 +15,6 @@ from .roofs import MOST_LABELS, draw_ridge, intensity_axis, name_flat, name_slan
 from .sheet import Axis, Entry, Sheet
 from .style import MARKERS, NORMAL, short_name, styled
 
-CLOSE, FAR = 0.7, 0.4  # of the roof: at least CLOSE is close to it, less than FAR is far
 BOW = 0.35  # how far the arrow of a fusion path bends, as a share of its length
 RATE = Axis(label="rate (FLOP/s)", dimension="FLOP/s")
 
