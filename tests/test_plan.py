@@ -9,9 +9,12 @@ import pytest
 
 import roofline as rl
 from roofline.cli import main
+from roofline.cli.plan import run as main_plan
 from roofline.errors import RooflineError, UsageError
 from roofline.plan.plans import EQUAL
 from roofline.plan.question import sequences
+from roofline.plan.schedule import spans
+from roofline.render.page.html import escaped
 from roofline.render.plans import FORMULAS, MEMORY
 from roofline.units import show
 
@@ -165,6 +168,28 @@ def test_json_has_the_contract_and_csv_a_row_per_plan(capsys: pytest.CaptureFixt
     assert float(rows[0]["step_s"]) == found["plans"][0]["step_s"]
 
 
+def test_the_page_holds_the_json_and_a_step_of_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, data = tmp_path / "plans.html", tmp_path / "plans.json"
+    said(capsys, "-o", str(page), "--json", str(data), "--mesh", "pp=4")
+    text = page.read_text()
+    assert f'<script type="application/json" id="plans">{escaped(data.read_bytes())}</script>' in text
+    assert "http" not in text.replace("http-equiv", "").replace("http://www.w3.org/2000/svg", "")
+    with pytest.raises(UsageError, match=r"does not end in \.html"):
+        main_plan([*WORDS[1:], "-o", "plans.png"])
+
+
+def test_stages_start_later_and_wait_as_long() -> None:
+    plan = rl.plan("llama3-8b", "h100", 16, batch=64, mesh="tp=1 pp=4 vp=1 cp=1 fsdp=1 data=rest", recompute="none", microbatch=1).best
+    found = spans(plan)
+    rows = [[span for span in found if span.stage == stage] for stage in range(4)]
+    for row in rows:
+        assert sum(span.time_s for span in row) == pytest.approx(plan.step_s)
+        waits = sum(span.time_s for span in row if span.part == "wait")
+        assert waits == pytest.approx(plan.bubble_s)
+    begins = [next(span.start_s for span in row if span.part != "wait") for row in rows]
+    assert begins == sorted(set(begins))
+
+
 def test_a_config_file_is_planned_like_a_name(tmp_path: Path) -> None:
     keys = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
     (tmp_path / "config.json").write_text(json.dumps(keys | {"intermediate_size": 14336, "vocab_size": 128256}))
@@ -190,7 +215,5 @@ def test_wrong_words_are_errors_with_the_words_that_are_known() -> None:
         (["llama3-8b", "h100", "x7", "--batch", "64"], "no mesh of 7 devices divides 64 sequences"),
         (["qwen3-30b", "h100", "x8", "--mesh", "tp=1 pp=1 cp=1 ep=512 fsdp=8 data=1"], "ep=512 is more than the 8 ranks"),
     ):  # fmt: skip
-        from roofline.cli.plan import run
-
         with pytest.raises(RooflineError, match=message):
-            run(words)
+            main_plan(words)

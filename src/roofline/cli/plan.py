@@ -14,8 +14,8 @@ from ..plan.words import FORMATS, GRAPHS, STACKS
 from ..render.plans import TOP, comparison, explanation, plan_rows, plans_text
 from ..render.tables import Paper
 from ..units import parse, parse_count
-from .options import BROKEN, Parser, at_least, output_options
-from .output import emit, write_message
+from .options import BROKEN, Parser, at_least, is_page, output_options
+from .output import emit, write_message, write_page
 
 SERVE = "serve"  # the word for serving instead of training
 # quantity of --require -> its dimension, and its value of a plan
@@ -94,6 +94,7 @@ def parser() -> Parser:
         help=f"fail unless the best plan meets it: {', '.join(REQUIRED)}",
     )
     output_options(made, figure=False)
+    shown.add_argument("-o", "--output", type=page_name, metavar="FILE.html", help="write a page: plans by time and memory, one step")
     return made
 
 
@@ -129,6 +130,10 @@ def run(words: Sequence[str]) -> int:
         _anchor(args.anchor) if args.anchor else "",
     )
     emit(args, lambda page: _text(args, plans, page, tokens, price), plans, lambda: plan_rows(plans))
+    if args.output:
+        from ..render.plans_page import plans_page
+
+        write_page(args, plans_page(plans))
     broken = [text for text, holds in ((text, holds(plans.best)) for text, holds in wanted) if not holds]
     for text in broken:
         write_message(f"not met by the best plan: {text}")
@@ -141,6 +146,13 @@ def _text(args: argparse.Namespace, plans: Plans, page: Paper, tokens: float | N
     if args.explain:
         return explanation(plans, args.explain, page)
     return plans_text(plans, page, top=args.top, tokens=tokens, price=price)
+
+
+def page_name(text: str) -> str:
+    """The name of a page's file, for argparse."""
+    if not is_page(text):
+        raise argparse.ArgumentTypeError(f"{text!r} does not end in .html")
+    return text
 
 
 def _anchor(text: str) -> str:

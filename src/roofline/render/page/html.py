@@ -68,12 +68,12 @@ def page(
         "style": f'<link rel="stylesheet" href="{html.escape(live.static)}/page.css">' if live else f"<style>{_style()}</style>",
         "imports": _script(_imports(live.static if live else None), "importmap", live),
         "live": _live_tag(live),
-        "vocabulary": _data("vocabulary", vocabulary_json()),
-        "report": _data("report", report),
-        "before": _data("before", before),
-        "comparison": _data("comparison", comparison),
-        "words": _data("words", words),
-        "catalogue": _data("catalogue", catalogue),
+        "vocabulary": data_element("vocabulary", vocabulary_json()),
+        "report": data_element("report", report),
+        "before": data_element("before", before),
+        "comparison": data_element("comparison", comparison),
+        "words": data_element("words", words),
+        "catalogue": data_element("catalogue", catalogue),
         "start": _script(_START, "module", live),
     }
     return _MARK.sub(lambda mark: parts[mark[1]], part("page.html"))
@@ -133,7 +133,8 @@ def _script(text: str, kind: str, live: Live | None) -> str:
     return f'<script type="{kind}"{nonce}>{text}</script>'
 
 
-def _data(name: str, data: bytes | None) -> str:
+def data_element(name: str, data: bytes | None) -> str:
+    """JSON in a page, under a name."""
     return "" if data is None else f'<script type="application/json" id="{name}">{escaped(data)}</script>'
 
 
@@ -148,10 +149,15 @@ def _live_tag(live: Live | None) -> str:
 
 def _policy_tag() -> str:
     """The policy of the one-file page: its own inline parts by their hashes, modules from data URLs, and no network at all."""
-    hashes = " ".join(f"'{_hash(text)}'" for text in (_imports(None), _START))
-    policy = f"{_CLOSED}script-src data: {hashes}; style-src '{_hash(_style())}'"
-    return f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
+    hashes = " ".join(f"'{script_hash(text)}'" for text in (_imports(None), _START))
+    return closed_policy(f"data: {hashes}", f"'{script_hash(_style())}'")
 
 
-def _hash(text: str) -> str:
+def closed_policy(scripts: str, styles: str) -> str:
+    """The element that allows a page these scripts and styles, and no network."""
+    return f'<meta http-equiv="Content-Security-Policy" content="{_CLOSED}script-src {scripts}; style-src {styles}">'
+
+
+def script_hash(text: str) -> str:
+    """The hash by which a policy allows an inline script or style."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
