@@ -178,7 +178,7 @@ def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None
         (["--columns", "hmb"], "no column named 'hmb'"),
         (["--only", "step=99"], "no step '99'; the steps are 0 to 29"),
         (["--only", "device=7"], "no device 7; the devices are 0"),
-        (["--depth", "1"], "--depth needs --by scope"),
+        (["--by", "dtype=1"], "only scopes have levels: scope=2"),
     ],
 )
 def test_a_table_that_cannot_be_is_refused_in_one_line(capsys: Capture, words: list[str], complaint: str) -> None:

@@ -48,6 +48,7 @@ VALUES = {
     "--program": "jit_step",
     "--module": "jit_step",
     "--unfold": "",
+    "--depth": "1",
     "--fail-on": "'time +5%, no above-roof'",
 }
 COMMANDS = {

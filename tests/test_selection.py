@@ -151,8 +151,8 @@ def test_scopes_are_grouped_to_a_depth() -> None:
     [
         ("catgory", None, "cannot group by 'catgory'; did you mean 'category'?"),
         ("zzz", None, "choose category, scope, location"),
-        ("scope", 0, "a depth is 1 or more"),
-        ("dtype", 2, "--depth 2 with --by dtype: a depth is 1 or more and needs --by scope"),
+        ("scope", 0, "scopes alone have levels, 1 or more"),
+        ("dtype", 2, "dtype, 2 levels: scopes alone have levels, 1 or more"),
     ],
 )
 def test_a_grouping_that_makes_no_sense_is_refused(by: str, depth: int | None, words: str) -> None:

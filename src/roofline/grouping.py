@@ -69,7 +69,7 @@ def group(ops: Iterable[OpInfo], by: str, *, depth: int | None = None) -> tuple[
     if by not in KEYS:
         raise UsageError(f"cannot group by {by!r}{did_you_mean(by, KEYS) or '; choose ' + ', '.join(KEYS)}")
     if depth is not None and (by != "scope" or depth < 1):
-        raise UsageError(f"--depth {depth} with --by {by}: a depth is 1 or more and needs --by scope")
+        raise UsageError(f"{by}, {depth} levels: scopes alone have levels, 1 or more")
     key = KEYS[by]
     members: dict[str, list[OpInfo]] = {}
     for op in ops:

@@ -5,9 +5,9 @@ idle or unneeded (`findings/`). `what_if` predicts changes
 (`changes/`), `validation` checks that counts and times agree, `budgets` checks conditions.
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
 from msgspec.structs import asdict, replace
 
@@ -41,9 +41,10 @@ from ..report import (
     StepInfo,
     StepShare,
 )
-from ..sources import read
+from ..sources import HowToRead, read
 from ..sources.remote import Progress
 from ..sources.report_json import only_stored_report
+from ..sources.target import Target
 from ..workload import Op, Recording, Workload
 from .assumed_machine import device_of_program, plausible_machine, with_dispatch
 from .cache_hits import cache_hits_note
@@ -63,8 +64,58 @@ from .shared_work import with_shared_work
 from .summary import summary
 from .throughput import with_throughput
 
+if TYPE_CHECKING:
+    from ..formulas.network import Network
+
 MOST_PREDICTED = 50_000  # programs with more ops get no predicted times
 ONLY_HBM = "GPU profiles have no counters: only hbm traffic is modelled; add l2 and l1 with --counters FILE.csv (Nsight Compute)"
+
+
+class Opened(NamedTuple):
+    """An input: its report, and the recording with the machine that the report was made of, unless the input was a stored report."""
+
+    report: Report
+    recording: Recording | None = None
+    machine: Machine | None = None
+
+
+def open_report(
+    source: Recording | str | Path | Sequence[str | Path],
+    machine: Target = machine_for,
+    corrections: Corrections = IDEAL,
+    *,
+    again: bool = False,
+    counters: Sequence[str | Path] = (),
+    per_step: Mapping[str, float] | None = None,
+    price: float | None = None,
+    network: "Callable[[Machine], Network | None] | None" = None,
+    trips: Mapping[str, int] | None = None,
+    **how: Unpack[HowToRead],
+) -> Opened:
+    """The one way from an input to its report: every command, server, agent and function of Python takes it.
+
+    ``machine`` is one, or finds that of devices, with every change that is asked for: a recording meets it once. A stored report keeps its
+    own, unless it is analyzed ``again``. Programs alone are read with a ``network`` or ``trips`` of loops.
+    """
+    if isinstance(source, Recording):
+        recording = source
+    else:
+        if not (again or counters or corrections != IDEAL) and (kept := only_stored_report(source)) is not None:
+            return Opened(with_throughput(kept, per_step or {}, price))
+        if network is None:
+            recording = read(source, machine, **how)
+        else:
+            from ..sources import programs  # takes 30 ms to import, and profiles do not need it
+
+            (path,) = [source] if isinstance(source, str | Path) else source
+            recording = programs.read(Path(path), machine, network=network, trips=trips)
+    if counters:
+        from .counters.joining import with_counters  # needed by few profiles
+
+        recording = with_counters(recording, counters)
+    chip = machine if isinstance(machine, Machine) else machine(recording.devices)
+    report = assemble(recording, chip, corrections)
+    return Opened(with_throughput(report, per_step or {}, price), recording, chip)
 
 
 def analyze(
@@ -91,23 +142,12 @@ def analyze(
     second pass. Files of several hosts are read by ``jobs`` processes, or by the Dask cluster at ``cluster``, with parsed profiles cached
     in the folder ``cache``. ``progress`` is called with the bytes read and the bytes to read.
     """
-    target = load(machine) if isinstance(machine, str) else machine
     if isinstance(source, Report):
         raise UsageError("a report is analyzed already; to analyze the same work on another chip, give its file: rl.analyze(path, 'h100')")
-    if isinstance(source, Recording):
-        recording = source
-    else:
-        if target is None and corrections == IDEAL and not counters and (kept := only_stored_report(source)) is not None:
-            return with_throughput(kept, per_step or {}, price)
-        recording = read(
-            source, target or machine_for, salvage=salvage, timeline=timeline, jobs=jobs, cluster=cluster, cache=cache, progress=progress
-        )
-    if counters:
-        from .counters.joining import with_counters  # needed by few profiles
-
-        recording = with_counters(recording, counters)
-    report = assemble(recording, target or machine_for(recording.devices), corrections)
-    return with_throughput(report, per_step or {}, price)
+    target = load(machine) if isinstance(machine, str) else machine or machine_for
+    how: HowToRead = {"salvage": salvage, "timeline": timeline, "jobs": jobs, "cluster": cluster, "cache": cache, "progress": progress}
+    again = machine is not None
+    return open_report(source, target, corrections, again=again, counters=counters, per_step=per_step, price=price, **how).report
 
 
 def assemble(recording: Recording, machine: Machine, corrections: Corrections = IDEAL, calibration: Calibration | None = None) -> Report:

@@ -5,17 +5,15 @@ import os
 import re
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+from typing import Any, NamedTuple
 
 from ..checking.op_filter import parse_filter
 from ..dtypes import dtype
-from ..errors import SourceError, UsageError
+from ..errors import SourceError, UsageError, did_you_mean
 from ..grouping import KEYS, PLACES
 from ..render.op_table import COLUMNS
 from ..sources import PROGRAM, find
-from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
-from ..workload import Recording
 from .options import (
     BROKEN,
     Parser,
@@ -28,8 +26,6 @@ from .options import (
     is_corrected,
     is_page,
     machine_options,
-    machine_to_read,
-    names_machine,
     output_options,
     quantity,
     screen_options,
@@ -38,8 +34,8 @@ from .options import (
 from .options.named_values import Value, former, named_values
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .options.slice_options import names_function, record_function, slice_options
-from .reading import read_input, read_options
-from .reporting import EACH_OP, analyze_and_emit, columns, emit_stored, filter_text
+from .reading import opened, read_options
+from .reporting import EACH_OP, columns, emit_opened, filter_text
 from .terminal import chart_options
 
 GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES, EACH_OP))
@@ -96,11 +92,11 @@ def table_options(made: argparse.ArgumentParser) -> None:
     table = made.add_argument_group("table (--json always has everything)")
     table.add_argument(
         "--by",
-        choices=(*GROUPS, "module"),
-        metavar="KEY",
-        help=f"group ops by {', '.join(GROUPS)}; by op, equal layers are rows of their own",
+        type=_grouping,
+        metavar="GROUP",
+        help=f"group ops by {', '.join(GROUPS)}; scope=2 is two levels of it, and by op equal layers are rows of their own",
     )
-    table.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
+    former(table, "--depth", option="--by", becomes="scope={}", refines=True)
     table.add_argument(
         "--columns",
         metavar="NAMES",
@@ -125,6 +121,22 @@ def table_options(made: argparse.ArgumentParser) -> None:
     former(table, "--min-time", option="--filter", becomes=_least_time)
     for field, *names in (("category",), ("bound",), ("dtype",), ("unit",), ("program", "--module")):
         former(table, f"--{field}", *names, option="--filter", becomes=partial(_one_of, field))
+
+
+class Grouping(NamedTuple):
+    """What ops are grouped by, and how many levels of it."""
+
+    key: str
+    depth: int | None = None
+
+
+def _grouping(text: str) -> Grouping:
+    key, equals, depth = text.partition("=")
+    if key not in (*GROUPS, "module"):
+        raise argparse.ArgumentTypeError(f"{text!r}: group by one of {', '.join(GROUPS)}{did_you_mean(key, GROUPS)}")
+    if equals and key != "scope":
+        raise argparse.ArgumentTypeError(f"{text!r}: only scopes have levels: scope=2")
+    return Grouping(key, at_least(1)(depth) if equals else None)
 
 
 def _expression(given: list[str]) -> list[str]:
@@ -167,30 +179,21 @@ def run(words: Sequence[str]) -> int:
     _check(args)
     if names_function(args):
         recording, is_refused = record_function(args)
-        analyze_and_emit(args, recording)
+        emit_opened(args, opened(args, recording, chosen_corrections(args)))
         return BROKEN if is_refused else 0
-    if not (names_program_option(args) or names_machine(args) or is_corrected(args) or args.limit or args.counters or len(args.path) > 1):
-        kept = stored_report(args.path[0])
-        if kept is not None:
-            emit_stored(args, kept)
-            return 0
-    if names_program_option(args):
-        recording = _program(args)
-    else:
-        timeline = args.timeline or bool(args.output and is_page(args.output))
-        recording = read_input(args, args.path, machine_to_read(args), timeline=timeline)
-    analyze_and_emit(args, recording)
+    timeline = args.timeline or bool(args.output and is_page(args.output))
+    emit_opened(args, opened(args, args.path, chosen_corrections(args), timeline=timeline, **_of_program(args)))
     return 0
 
 
-def _program(args: argparse.Namespace) -> Recording:
-    """A program, read with the options for programs."""
-    from ..sources import programs  # takes 30 ms to import, and profiles do not need it
-
+def _of_program(args: argparse.Namespace) -> dict[str, Any]:
+    """What the options say about a program."""
+    if not names_program_option(args):
+        return {}
     trips = chosen_trips(args)
     if len(args.path) > 1 or is_sample(args.path[0]) or find(args.path[0]) is not PROGRAM:
         raise UsageError(f"{NEEDS_PROGRAM} one program (HLO or StableHLO)")
-    return programs.read(Path(args.path[0]), machine_to_read(args), network=partial(chosen_network, args), trips=trips)
+    return {"network": partial(chosen_network, args), "trips": trips}
 
 
 def _check(args: argparse.Namespace) -> None:

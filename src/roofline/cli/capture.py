@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..analysis import analyze
+from ..analysis import open_report
 from ..capture.program import Profiled, Window, checked, profile
 from ..errors import NoActivity
 from ..folding import by_loss, table_rows
@@ -13,9 +13,8 @@ from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
 from ..render.screen import report_text
 from ..render.tables import Paper
-from ..sources import read
 from ..units import parse, show
-from .options import Parser, at_least, chosen_machine, machine_options, machine_to_read, output_options, screen_options
+from .options import Parser, at_least, chosen_machine, machine_of, machine_options, output_options, screen_options
 from .output import emit, write, write_message
 from .reading import read_options
 from .terminal import chart, chart_options
@@ -94,14 +93,13 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
     for file in taken.files:
         write_message(f"wrote {file} ({show(file.stat().st_size, 'B')})")
     try:
-        recording = read(taken.folder, machine_to_read(args), timeline=True)
+        report = open_report(taken.folder, machine_of(args), timeline=True).report
     except NoActivity:
         if args.from_start:
             raise
         raise NoActivity(
             f"{taken.folder}: nothing ran on a device while the program was recorded; use --from-start to record everything"
         ) from None
-    report = analyze(recording, chosen_machine(args, recording.devices))
     write(str(Path(args.output) / "report.json"), to_json(report))
     html = Path(args.output) / "report.html"
     write(str(html), report_page(report).encode())

@@ -4,7 +4,6 @@ import argparse
 import os
 from collections.abc import Callable, Sequence
 
-from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
 from ..checking import Check
@@ -19,7 +18,6 @@ from ..report import Report
 from ..sources.baseline_json import write_baseline
 from ..sources.budget_toml import read_budget
 from ..sources.remote import is_remote
-from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from .functions import load_function, shape
 from .options import (
@@ -32,13 +30,12 @@ from .options import (
     chosen_throughput,
     is_input,
     machine_options,
-    machine_to_read,
     names_machine,
     output_options,
     throughput_options,
 )
 from .output import emit, write_message
-from .reading import read_input, read_options
+from .reading import opened, read_options
 
 
 def parser() -> Parser:
@@ -75,7 +72,6 @@ def run(words: Sequence[str]) -> int:
     texts, file = _budget(args)
     conditions = read_conditions(texts)
     report, on_chip = _analysed(args)
-    report = with_throughput(report, chosen_throughput(args), chosen_price(args))
     if args.update and file:
         write_baseline(file, baseline_of(report, conditions))
         write_message(f"wrote {file}")
@@ -122,10 +118,7 @@ def _analysed(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
         return _function(args)
     if args.args:
         raise UsageError("check: --args are the shapes of a function's arguments; give MODULE:FUNCTION")
-    if not names_machine(args) and (kept := stored_report(name)) is not None:
-        return kept, None
-    recording = read_input(args, [name], machine_to_read(args))
-    return analyze(recording, chosen_machine(args, recording.devices)), None
+    return opened(args, [name]).report, None
 
 
 def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]]:
@@ -135,4 +128,4 @@ def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
     on = report_of_shapes(args.input, function, shapes, number, args.framework)
     if not names_machine(args) and not os.environ.get(CHIP_VARIABLE):
         write_message(f"analyzed for {DEFAULT_CHIP}; choose another with --chip")
-    return on(machine), on
+    return with_throughput(on(machine), chosen_throughput(args), chosen_price(args)), on

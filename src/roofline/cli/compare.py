@@ -6,12 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ..analysis import analyze
 from ..analysis.budgets import check_change, read_conditions
-from ..analysis.throughput import with_throughput
 from ..checking import Check
 from ..checking.report_changes import ReportChanges, Trend, report_changes, trend
 from ..comparison import Delta, compare
@@ -30,19 +29,16 @@ from ..sources.pipes import is_pipe
 from ..sources.remote import is_remote
 from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
-from ..workload import Recording
 from .options import (
     BROKEN,
     NOT_KNOWN,
     Parser,
     at_least,
-    chosen_machine,
     chosen_price,
     chosen_throughput,
     is_markdown,
     is_page,
     machine_options,
-    machine_to_read,
     names_machine,
     output_options,
     throughput_options,
@@ -50,7 +46,7 @@ from .options import (
 from .options.named_values import former
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .output import draw, emit, write, write_message, write_page
-from .reading import read_input, read_options
+from .reading import opened, read_options
 
 
 def parser() -> Parser:
@@ -92,14 +88,14 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
-    per_step, price = chosen_throughput(args), chosen_price(args)
+    chosen_throughput(args), chosen_price(args)  # raise an error before anything is read
     names = _versions(args)
     _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
     # A profile names its machine, and a program is analyzed for the same one.
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
-        reports[name] = with_throughput(_report(args, name, machines), per_step, price)
+        reports[name] = _report(args, name, machines)
     versions = [[reports[name] for name in runs] for runs in names]
 
     @cache
@@ -227,14 +223,14 @@ def _check_program_options(args: argparse.Namespace) -> None:
         check_trips(chosen_trips(args), [loop for path in named for loop in loop_names(read_modules(path))])
 
 
-def _program(args: argparse.Namespace, path: Path, usual: Machine | None) -> Recording:
-    """A program, read with the options for programs, and with the trip counts of its own loops."""
-    from ..sources import programs  # takes 30 ms to import, and profiles do not need it
-    from ..sources.hlo_dump import read_modules
+def _of_program(args: argparse.Namespace, path: Path) -> dict[str, Any]:
+    """What the options say about a program: the network, and the trip counts of its own loops."""
+    from ..sources.hlo_dump import read_modules  # takes 30 ms to import, and profiles do not need it
+    from ..sources.programs import loop_names
 
-    own = programs.loop_names(read_modules(path)) if args.trips else []
+    own = loop_names(read_modules(path)) if args.trips else []
     trips = {loop: count for loop, count in chosen_trips(args).items() if loop in own}
-    return programs.read(path, machine_to_read(args, usual), network=partial(chosen_network, args), trips=trips)
+    return {"network": partial(chosen_network, args), "trips": trips}
 
 
 def _is_program(name: str) -> bool:
@@ -247,18 +243,16 @@ def _report(args: argparse.Namespace, name: str, machines: list[Machine]) -> Rep
 
     A stored report keeps its machine unless another is requested; ``machines`` are those of earlier inputs.
     """
-    if not names_machine(args) and (kept := stored_report(name)) is not None:
-        with suppress(MachineError):  # a user's machine file is not in the catalogue
-            machines.append(catalogue_card(kept.machine.name).machine)
-        return kept
-    same = None if names_machine(args) or not machines else machines[0]
-    if names_program_option(args) and _is_program(name):
-        recording = _program(args, Path(name), same)
+    is_program = _is_program(name)
+    same = machines[0] if machines and is_program and not names_machine(args) else None
+    more = _of_program(args, Path(name)) if is_program and names_program_option(args) else {}
+    report, _, machine = opened(args, [name], usual=same, **more)
+    if machine is not None:
+        machines.append(machine)
     else:
-        recording = read_input(args, [name], machine_to_read(args, same))
-    machine = same if same and not recording.devices and _is_program(name) else chosen_machine(args, recording.devices)
-    machines.append(machine)
-    return analyze(recording, machine)
+        with suppress(MachineError):  # a user's machine file is not in the catalogue
+            machines.append(catalogue_card(report.machine.name).machine)
+    return report
 
 
 def _written(args: argparse.Namespace, name: str) -> bytes | None:

@@ -2,16 +2,22 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
 
+from ..analysis import Opened, open_report
 from ..errors import UsageError
 from ..files.input_limits import DEFAULT
-from ..sources import read
-from ..sources.target import Target
+from ..machine import Machine
+from ..placement import IDEAL, Corrections
 from ..workload import Recording
-from .options import at_least
+from .options import at_least, chosen_price, chosen_throughput, machine_of, names_machine
 from .options.named_values import Value, former, named_values
 from .progress import progress
+
+if TYPE_CHECKING:
+    from ..hlo.price.collectives import Network
 
 NO_CACHE = "no"
 FILES = (
@@ -48,11 +54,34 @@ def read_options(parser: argparse.ArgumentParser, *, files: bool = True, limits:
         former(parser, "--salvage", option="--read", becomes="salvage")
 
 
-def read_input(args: argparse.Namespace, paths: Sequence[str], target: Target | None = None, *, timeline: bool = False) -> Recording:
-    """The recording in a file or folder, or in the files of several hosts, read with the options of `read_options`."""
+def opened(
+    args: argparse.Namespace,
+    source: Recording | Sequence[str],
+    corrections: Corrections = IDEAL,
+    *,
+    usual: Machine | None = None,
+    timeline: bool = False,
+    network: Callable[[Machine], "Network | None"] | None = None,
+    trips: Mapping[str, int] | None = None,
+) -> Opened:
+    """An input with its report, by these options; ``usual`` is the machine of an input that names none."""
     cache = args.cache != NO_CACHE and (args.cache or True)
     if cache and args.cache and os.path.exists(args.cache) and not os.path.isdir(args.cache):
         raise UsageError(f"--read cache={args.cache}: not a folder")
-    salvage = getattr(args, "salvage", False)
-    with progress(f"reading {paths[0]}" if len(paths) == 1 else f"reading {len(paths)} files") as tell:
-        return read(paths, target, salvage=salvage, timeline=timeline, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)
+    open_it = partial(
+        open_report,
+        source,
+        machine_of(args, usual),
+        corrections,
+        again=names_machine(args) or getattr(args, "limit", None) is not None,
+        counters=getattr(args, "counters", ()),
+        per_step=chosen_throughput(args) if "per_step" in args else None,
+        price=chosen_price(args) if "price" in args else None,
+        network=network,
+        trips=trips,
+    )
+    if isinstance(source, Recording):
+        return open_it()
+    with progress(f"reading {source[0]}" if len(source) == 1 else f"reading {len(source)} files") as tell:
+        salvage = getattr(args, "salvage", False)
+        return open_it(salvage=salvage, timeline=timeline, jobs=args.jobs, cluster=args.cluster, cache=cache, progress=tell)

@@ -3,14 +3,12 @@
 import argparse
 from collections.abc import Sequence
 
-from ..analysis import analyze
+from ..analysis import Opened
 from ..analysis.counters import Comparison, model_against_counters
 from ..analysis.findings.stragglers import spreads
-from ..analysis.throughput import with_throughput
 from ..analysis.without_feeds import without_feeds
 from ..checking.op_filter import check_values, filtered
 from ..dtypes import DTYPES
-from ..errors import UsageError
 from ..folding import TableRows, by_loss, table_rows
 from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
 from ..machine import LATENCY
@@ -21,8 +19,8 @@ from ..render.tables import Paper
 from ..report import OpInfo, Report
 from ..resource import COMPUTE_UNITS, CROSS_LANE_UNITS, LINK_UNITS, MEMORY_UNITS
 from ..selection import narrow
-from ..workload import Recording, Workload
-from .options import chosen_corrections, chosen_machine, chosen_price, chosen_throughput
+from ..workload import Workload
+from .options import chosen_corrections
 from .output import emit_report, shared
 from .terminal import chart
 
@@ -40,23 +38,11 @@ def columns(args: argparse.Namespace) -> list[str]:
     return names
 
 
-def analyze_and_emit(args: argparse.Namespace, recording: Recording) -> None:
-    """Analyze a recording on its chip and write the result."""
-    if args.counters:
-        from ..analysis.counters.joining import with_counters
-
-        recording = with_counters(recording, args.counters)
-    machine = chosen_machine(args, recording.devices)
-    corrections = chosen_corrections(args)
-    report = analyze(recording, machine, corrections, per_step=chosen_throughput(args), price=chosen_price(args))
-    shown = report if args.infeed else without_feeds(report, recording, machine, corrections)
-    _emit(args, recording.workload, report, shown, columns(args))
-
-
-def emit_stored(args: argparse.Namespace, report: Report) -> None:
-    """Write a stored report unchanged."""
-    report = with_throughput(report, chosen_throughput(args), chosen_price(args))
-    _emit(args, Workload(()), report, report if args.infeed else without_feeds(report), columns(args))
+def emit_opened(args: argparse.Namespace, opened: Opened) -> None:
+    """Write the report on an input."""
+    report, recording = opened.report, opened.recording
+    shown = report if args.infeed else without_feeds(report, recording, opened.machine, chosen_corrections(args))
+    _emit(args, recording.workload if recording else Workload(()), report, shown, columns(args))
 
 
 def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: Report, names: Sequence[str]) -> None:
@@ -122,19 +108,18 @@ def _devices(args: argparse.Namespace, report: Report) -> list[int] | None:
 
 def _grouped(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo], rows: TableRows) -> GroupTable:
     """The groups of a table, per step if its rows are; groups by step, device or host contain the parts that ran there."""
-    if args.by in PLACES:
-        return parts_table(report, shown, args.by, step=args.step, device=args.device, host=args.host)
-    return group_table(args.by, group(rows.rows, args.by, depth=args.depth), rows.whole_s, per=rows.per, devices=rows.devices)
+    key, depth = args.by
+    if key in PLACES:
+        return parts_table(report, shown, key, step=args.step, device=args.device, host=args.host)
+    return group_table(key, group(rows.rows, key, depth=depth), rows.whole_s, per=rows.per, devices=rows.devices)
 
 
 def _groups(args: argparse.Namespace, report: Report, shown: Sequence[OpInfo]) -> tuple[Group, ...] | None:
-    if args.by == EACH_OP:
+    if args.by is None or args.by.key == EACH_OP:
         return None
-    if args.by in PLACES:
-        return group_parts(report, shown, args.by, step=args.step, device=args.device, host=args.host)
-    if args.depth is not None and not args.by:
-        raise UsageError("--depth needs --by scope")
-    return group(shown, args.by, depth=args.depth) if args.by else None
+    if args.by.key in PLACES:
+        return group_parts(report, shown, args.by.key, step=args.step, device=args.device, host=args.host)
+    return group(shown, args.by.key, depth=args.by.depth)
 
 
 def _counters_comparison(args: argparse.Namespace, workload: Workload, shown: Sequence[OpInfo], page: Paper) -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..analysis import analyze
+from ..analysis import open_report
 from ..checking.report_changes import report_changes
 from ..comparison import compare
 from ..errors import SourceError
@@ -19,11 +19,9 @@ from ..render.page.words import words_json
 from ..report import Report
 from ..serve.jobs import Answer
 from ..serve.runs import Run
-from ..sources import read
 from ..sources.files import all_of
-from ..sources.report_json import read_report
 from ..workers import end_with_caller, limit
-from .options import chosen_machine, machine_to_read, names_machine
+from .options import machine_of, names_machine
 
 NICENESS = 5  # lower priority than the server, which must respond quickly
 
@@ -36,14 +34,10 @@ def read_run(
     set_limits(limits)
     if gone := next((file for file in run.files if not file.exists()), None):
         raise SourceError(f"{gone}: no longer exists; reload the list of runs")
-    # A stored report keeps its machine and its exact bytes, unless another machine is requested.
-    if run.kind == "report" and not names_machine(args):
-        report = read_report(run.path)
-        return _answer(report, all_of(run.path))
-    paths: list[Path] = list(run.files) if run.kind == "profile" else [run.path]
-    recording = read(paths, machine_to_read(args), timeline=True, progress=progress)
-    report = analyze(recording, chosen_machine(args, recording.devices))
-    return _answer(report, to_json(report))
+    paths: list[str | Path] = list(run.files) if run.kind == "profile" else [run.path]
+    opened = open_report(paths, machine_of(args), again=names_machine(args), timeline=True, progress=progress)
+    # A stored report keeps its exact bytes.
+    return _answer(opened.report, all_of(run.path) if opened.recording is None else to_json(opened.report))
 
 
 def compare_reports(

@@ -3,17 +3,15 @@
 import argparse
 from collections.abc import Sequence
 
-from ..analysis import analyze
 from ..analysis.validation import validate_report
 from ..analysis.validation.acceptance import Validation
 from ..errors import UsageError
 from ..render.export import Row
 from ..render.validation import validation_text
-from ..sources.report_json import stored_report
 from .functions import load_function, shape
-from .options import Parser, chosen_machine, machine_options, machine_to_read, names_machine, output_options
+from .options import Parser, chosen_machine, machine_options, names_machine, output_options
 from .output import emit
-from .reading import read_input, read_options
+from .reading import opened, read_options
 
 FAILED = 3
 
@@ -54,11 +52,7 @@ def run(words: Sequence[str]) -> int:
 
 def _recorded(args: argparse.Namespace) -> Validation:
     """The checks of a profile, a table or a saved report, which keeps its machine unless another is named."""
-    stored = stored_report(args.path[0]) if len(args.path) == 1 and not names_machine(args) else None
-    if stored is not None:
-        return validate_report(stored)
-    recording = read_input(args, args.path, machine_to_read(args))
-    return validate_report(analyze(recording, chosen_machine(args, recording.devices)))
+    return validate_report(opened(args, args.path).report)
 
 
 def _function(args: argparse.Namespace) -> Validation:

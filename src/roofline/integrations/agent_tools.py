@@ -151,8 +151,6 @@ class AgentTools:
 
 
 def _analyzed(path: str, chip: str | None, stamp: object) -> Report:
-    if chip is None and (kept := stored_report(path)) is not None:
-        return kept
     return analyze_file(path, chip)
 
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -89,6 +89,17 @@ def find(path: Path | str) -> Source:
         if source.recognises(head, path):
             return source
     raise SourceError(f"{path}: unknown format; roofline reads {', '.join(source.title for source in SOURCES)}")
+
+
+class HowToRead(TypedDict, total=False):
+    """The options of `read`."""
+
+    salvage: bool
+    timeline: bool
+    jobs: int | None
+    cluster: str | None
+    cache: Path | str | bool | None
+    progress: Progress | None
 
 
 def read(

@@ -11,10 +11,8 @@ from ...machine import Machine
 from ...machines import load
 from ...machines.detection import machine_for
 from ...report import Report
-from ...sources import read
-from ...sources.report_json import only_stored_report
 from ...workload import Recording
-from .. import assemble
+from .. import open_report
 from .acceptance import LEVER, AcceptanceCheck, Validation, made_check
 from .counts import classification
 from .rates import distributed_flip, format_thresholds
@@ -35,13 +33,8 @@ def validate(
     if isinstance(source, Report):
         report = source
     else:
-        target = load(machine) if isinstance(machine, str) else machine
-        stored = None if isinstance(source, Recording) or target else only_stored_report(source)
-        if stored is not None:
-            report = stored
-        else:
-            recording = source if isinstance(source, Recording) else read(source, target or machine_for)
-            report = assemble(recording, target or machine_for(recording.devices))
+        target = load(machine) if isinstance(machine, str) else machine or machine_for
+        report = open_report(source, target, again=machine is not None).report
     return validate_report(report, lever)
 
 

@@ -58,6 +58,12 @@ def _figures() -> list[str]:
     return [*FIGURES, "fusion"]
 
 
+def _groupings() -> Sequence[str]:
+    from ..analyze import GROUPS
+
+    return GROUPS
+
+
 # metavar of an option -> its values
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "FORMAT": lambda: DTYPES,
@@ -65,6 +71,7 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "NAME|FILE": names,
     "NAME|FILE|OP": names,
     "OP": lambda: POINTWISE,
+    "GROUP": _groupings,
 }
 # commands whose first argument determines their options
 FIRST: dict[str, Callable[[], Iterable[str]]] = {"op": lambda: [*_formulas(), "chain"], "plot": _figures}

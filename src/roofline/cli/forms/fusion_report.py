@@ -15,7 +15,7 @@ from ...render.text import notes_text
 from ...sources.hlo_dump import read_modules
 from ...sources.programs import check_trips, loop_names, prepared, read, target_machine
 from ...units import percent, plain, show
-from ..options import Parser, at_least, chosen_machine, machine_options, machine_to_read, output_options
+from ..options import Parser, at_least, machine_of, machine_options, output_options
 from ..options.program_options import chosen_network, chosen_trips, program_options
 from ..output import draw, emit
 from ..progress import progress
@@ -45,8 +45,9 @@ def run(words: Sequence[str]) -> int:
     with progress(f"analyzing {args.path}"):
         modules = list(read_modules(path))
         check_trips(trips, loop_names(modules))
-        _, devices, compiled = target_machine(path, modules, machine_to_read(args))
-        machine = chosen_machine(args, devices)
+        target = machine_of(args)
+        _, devices, compiled = target_machine(path, modules, target)
+        machine = target(devices) if callable(target) else target
         network = chosen_network(args, machine)
         for module in modules:
             ready, platform, notes = prepared(module, machine)

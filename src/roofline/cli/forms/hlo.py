@@ -3,23 +3,20 @@
 from collections.abc import Sequence
 from functools import partial
 from math import fsum
-from pathlib import Path
 
-from ...analysis import analyze
+from ...analysis import open_report
 from ...grouping import group, group_table
 from ...render.export import group_rows, op_rows
 from ...render.markdown import to_markdown
 from ...render.screen import report_text
-from ...sources.programs import read
 from ..options import (
     Parser,
     anonymize_options,
     at_least,
     chosen_corrections,
-    chosen_machine,
     correction_options,
+    machine_of,
     machine_options,
-    machine_to_read,
     output_options,
     screen_options,
 )
@@ -66,8 +63,8 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     corrections = chosen_corrections(args)
     with progress(f"analyzing {args.path}"):
-        recording = read(Path(args.path), machine_to_read(args), network=partial(chosen_network, args), trips=chosen_trips(args))
-        (report,) = shared(args, analyze(recording, chosen_machine(args, recording.devices), corrections))
+        network, trips = partial(chosen_network, args), chosen_trips(args)
+        (report,) = shared(args, open_report(args.path, machine_of(args), corrections, again=True, network=network, trips=trips).report)
     groups = group(report.ops, KEYS[args.by], depth=args.depth) if args.by else None
     grouped = group_table(KEYS[args.by], groups, fsum(op.weight_s for op in report.ops)) if groups is not None else None
     emit_report(

@@ -307,16 +307,15 @@ def chosen_machine(args: argparse.Namespace, devices: Sequence[Device] = ()) -> 
     return machine
 
 
-def machine_to_read(args: argparse.Namespace, usual: Machine | None = None) -> Target:
-    """The machine to read an input for: the one these options name, else that of a profile's devices, else ``usual`` or the default."""
+def machine_of(args: argparse.Namespace, usual: Machine | None = None) -> Target:
+    """The machine these options name, else how to find that of an input's devices, ``usual`` where it has none."""
     if args.chip or os.environ.get(CHIP_VARIABLE):
         return chosen_machine(args)
-    return partial(_own_machine, args, usual)
+    return partial(_machine_of, args, usual)
 
 
-def _own_machine(args: argparse.Namespace, usual: Machine | None, devices: Sequence[Device]) -> Machine:
-    """The machine of some devices; if there are none, the usual one or the one of these options."""
-    return machine_for(devices) if devices else usual or chosen_machine(args)
+def _machine_of(args: argparse.Namespace, usual: Machine | None, devices: Sequence[Device]) -> Machine:
+    return usual if usual and not devices else chosen_machine(args, devices)
 
 
 @contextmanager

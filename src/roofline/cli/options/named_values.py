@@ -124,10 +124,17 @@ def spread(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
 class Former(argparse.Action):
     """An option of earlier releases: the option that replaces it, and how its values are written there."""
 
-    def __init__(self, option_strings: Sequence[str], dest: str, option: str, becomes: str | Callable[[list[str]], list[str]]) -> None:
+    def __init__(
+        self,
+        option_strings: Sequence[str],
+        dest: str,
+        option: str,
+        becomes: str | Callable[[list[str]], list[str]],
+        refines: bool,
+    ) -> None:
         takes_value = not isinstance(becomes, str) or "{}" in becomes
         super().__init__(option_strings, dest, nargs=None if takes_value else 0, default=dest, help=argparse.SUPPRESS)
-        self.option, self.becomes = option, becomes
+        self.option, self.becomes, self.refines = option, becomes, refines
         self.typed = ""
         self.given: list[str] = []
 
@@ -145,9 +152,12 @@ class Former(argparse.Action):
         return self.becomes(self.given)
 
 
-def former(parser: TakesOptions, *names: str, option: str, becomes: str | Callable[[list[str]], list[str]]) -> None:
-    """Add an option of earlier releases, of which ``{}`` is the value, or which a function writes from all its values."""
-    parser.add_argument(*names, dest=argparse.SUPPRESS, action=Former, option=option, becomes=becomes)
+def former(parser: TakesOptions, *names: str, option: str, becomes: str | Callable[[list[str]], list[str]], refines: bool = False) -> None:
+    """Add an option of earlier releases, of which ``{}`` is the value, or which a function writes from all its values.
+
+    Where the present option takes one value and was given too, that one stays, unless this ``refines`` it.
+    """
+    parser.add_argument(*names, dest=argparse.SUPPRESS, action=Former, option=option, becomes=becomes, refines=refines)
 
 
 def replace_former(parser: argparse.ArgumentParser, namespace: argparse.Namespace) -> None:
@@ -163,9 +173,12 @@ def replace_former(parser: argparse.ArgumentParser, namespace: argparse.Namespac
             for word in words:
                 action.take(namespace, word)
             instead += [option, *words]
-        elif not isinstance(getattr(namespace, action.dest), str):  # the one value that the present option was given stays
+        elif isinstance(present_value := getattr(namespace, action.dest), list):
             action(parser, namespace, " ".join(words), option)
             instead += [option, " ".join(words)]
+        elif present_value is None or any(old.refines for old in used if old.option == option):
+            setattr(namespace, action.dest, parser._get_value(action, words[-1]))
+            instead += [option, words[-1]]
     if used:
         typed = ", ".join(old.typed for old in used)
         sys.stderr.write(clean(f"roofline: {typed} will go; {f'type: {shlex.join(instead)}' if instead else 'leave it out'}") + "\n")
