@@ -9,7 +9,7 @@ from program_texts import program_text
 from roofline.analysis import analyze
 from roofline.cost import Cost
 from roofline.errors import UsageError
-from roofline.folding import table_rows
+from roofline.grouping.folding import table_rows
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Machine

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 import roofline as rl
 from roofline.cost import Cost
-from roofline.folding import Fold, fold, table_rows
+from roofline.grouping.folding import Fold, fold, table_rows
 from roofline.render.op_table import label, ops_text
 from roofline.report import DeviceShare, OpInfo, Report, StepInfo, StepShare
 from roofline.workload import Op, Recording, Workload
@@ -150,7 +150,7 @@ def test_nothing_folds_to_nothing() -> None:
 def test_a_table_takes_the_folds_of_its_report(monkeypatch: pytest.MonkeyPatch) -> None:
     report = _layers(4)
     expected = tuple(one.op for one in fold(report.ops))
-    monkeypatch.setattr("roofline.folding._same_work", None)  # what folding anew would call
+    monkeypatch.setattr("roofline.grouping.folding._same_work", None)  # what folding anew would call
     assert table_rows(report).rows == expected
 
 

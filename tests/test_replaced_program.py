@@ -8,9 +8,9 @@ from msgspec.structs import replace
 import roofline as rl
 from evidence import reviewed_program
 from program_texts import program_text
+from roofline.analysis.changes.modelled_program import modelled
+from roofline.analysis.changes.replaced_program import replaced
 from roofline.analysis.expected_times import predict_op
-from roofline.analysis.modelled_program import modelled
-from roofline.analysis.replaced_program import replaced
 from roofline.hlo.read import parse
 from roofline.jax import record
 from roofline.machines import load

@@ -12,8 +12,8 @@ import pytest
 
 import roofline as rl
 from roofline.cost import Cost
-from roofline.folding import table_rows
 from roofline.grouping import group, group_table
+from roofline.grouping.folding import table_rows
 from roofline.render.op_table import op_cells
 from roofline.render.screen import report_text
 from roofline.render.text import group_cells, op_notes

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
 from ..errors import UsageError
-from ..folding import fold_infos
+from ..grouping.folding import fold_infos
 from ..ledger import Ledger
 from ..machine import Machine
 from ..machines import load

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..analysis import open_report
 from ..capture.program import Profiled, Window, checked, profile
 from ..errors import NoActivity
-from ..folding import by_loss, table_rows
+from ..grouping.folding import by_loss, table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
 from ..render.screen import report_text

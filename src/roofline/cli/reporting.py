@@ -9,8 +9,8 @@ from ..analysis.findings.stragglers import spreads
 from ..analysis.without_feeds import without_feeds
 from ..checking.op_filter import check_values, filtered
 from ..dtypes import DTYPES
-from ..folding import TableRows, by_loss, table_rows
 from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
+from ..grouping.folding import TableRows, by_loss, table_rows
 from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.op_table import column

@@ -5,7 +5,7 @@ import sys
 
 from msgspec.structs import replace
 
-from ..folding import TableRows
+from ..grouping.folding import TableRows
 from ..render.tables import Paper
 from ..report import Report
 

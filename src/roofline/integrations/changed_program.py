@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import jax, torch
-from ..analysis.replaced_program import replaced
+from ..analysis.changes.replaced_program import replaced
 from ..analysis.what_if import measured_source, path_of
 from ..analysis.what_if import what_if as change_words
 from ..errors import UsageError

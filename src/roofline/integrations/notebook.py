@@ -15,7 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from ..errors import RooflineError
-from ..folding import table_rows
+from ..grouping.folding import table_rows
 from ..render.op_table import headers, op_cells, usual_columns
 from ..render.screen import report_text
 from ..render.tables import Cell, Paper, shorten

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from ..folding import TableRows, by_loss, table_rows
 from ..grouping import GroupTable
+from ..grouping.folding import TableRows, by_loss, table_rows
 from ..report import Report
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts

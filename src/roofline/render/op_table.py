@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from ..errors import UnitError, UsageError, did_you_mean
-from ..folding import TableRows
+from ..grouping.folding import TableRows
 from ..quantities import CLOSE, COUNT, FAR, INTENSITY, OP, OP_ALIASES, SHARE, TEXT, OfOp, known_flops
 from ..report import Expected, OpInfo, Report
 from ..resource import CROSS_LANE_UNITS, MEMORY_UNITS, Resource

@@ -5,8 +5,8 @@ It fits a terminal of 100 columns and 28 lines; ``details`` adds the whole sente
 
 from collections.abc import Sequence
 
-from ..folding import TableRows, by_loss, table_rows
 from ..grouping import GroupTable
+from ..grouping.folding import TableRows, by_loss, table_rows
 from ..machine import LATENCY
 from ..quantities import known_flops
 from ..report import Finding, Report

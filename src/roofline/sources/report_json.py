@@ -9,7 +9,7 @@ from msgspec.structs import asdict, replace
 from ..cost import Cost
 from ..errors import SourceError
 from ..files.input_limits import check_limit
-from ..folding import fold_infos
+from ..grouping.folding import fold_infos
 from ..machine import Machine
 from ..operation import UNSTATED
 from ..report import SCHEMA, AvoidableInfo, OpInfo, Report, StepInfo

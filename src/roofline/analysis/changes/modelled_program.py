@@ -9,13 +9,13 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from ..hlo.fusion.compiler_model import RULES, fuse
-from ..hlo.fusion.copies import with_copies
-from ..hlo.fusion.decompiling import decompiled
-from ..hlo.ir.module import Computation, HloModule
-from ..hlo.ir.platforms import Platform
-from ..hlo.review import Review
-from ..workload import Op, Recording, Step
+from ...hlo.fusion.compiler_model import RULES, fuse
+from ...hlo.fusion.copies import with_copies
+from ...hlo.fusion.decompiling import decompiled
+from ...hlo.ir.module import Computation, HloModule
+from ...hlo.ir.platforms import Platform
+from ...hlo.review import Review
+from ...workload import Op, Recording, Step
 
 
 def modelled(

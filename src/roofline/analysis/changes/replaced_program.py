@@ -12,19 +12,19 @@ from math import hypot, log2
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ..hlo.ir.module import HloModule
-from ..hlo.ir.platforms import platform_of
-from ..machine import Machine
-from ..machines.calibrations import calibration_for
-from ..operation import Product, RowWise, Streamed
-from ..prediction import Prediction
-from ..report import Expected, OpInfo, Report
-from ..units import plain, rounded, show
-from ..workload import Coverage, IdleReason, Op, Recording, Step, Workload
-from . import assemble
-from .changes.changed_steps import DISPATCH, FIRST_WAIT_S, host_wait_s
-from .changes.changed_times import REFORMATTED, anchored, bounds
-from .expected_times import predict_op
+from ...hlo.ir.module import HloModule
+from ...hlo.ir.platforms import platform_of
+from ...machine import Machine
+from ...machines.calibrations import calibration_for
+from ...operation import Product, RowWise, Streamed
+from ...prediction import Prediction
+from ...report import Expected, OpInfo, Report
+from ...units import plain, rounded, show
+from ...workload import Coverage, IdleReason, Op, Recording, Step, Workload
+from .. import assemble
+from ..expected_times import predict_op
+from .changed_steps import DISPATCH, FIRST_WAIT_S, host_wait_s
+from .changed_times import REFORMATTED, anchored, bounds
 from .modelled_program import modelled, share_of_step
 
 TRANSPOSE = "transpose"  # elementwise transposes are not representative of other streaming kernels

@@ -7,13 +7,13 @@ from operator import attrgetter
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .cost import sum_of_known
-from .errors import UsageError, did_you_mean
-from .quantities import OP, OP_ALIASES
-from .report import Amounts, OpInfo, Report
-from .resource import main_bound
-from .selection import Words, chosen_devices, device_ids, narrow, stem, step_keys
-from .workload import is_upper_bound
+from ..cost import sum_of_known
+from ..errors import UsageError, did_you_mean
+from ..quantities import OP, OP_ALIASES
+from ..report import Amounts, OpInfo, Report
+from ..resource import main_bound
+from ..selection import Words, chosen_devices, device_ids, narrow, stem, step_keys
+from ..workload import is_upper_bound
 
 PLACES = ("step", "device", "host")  # keys that split an op into parts
 _SECONDS = ("time_s", "self_time_s", "priced_s", "floor_s", "serial_s")  # of a group

@@ -12,9 +12,9 @@ from math import fsum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .op_parts import summed
-from .report import FoldInfo, OpInfo, Report
-from .selection import Words, chosen_devices, narrow, per_device, per_step, stem
+from ..op_parts import summed
+from ..report import FoldInfo, OpInfo, Report
+from ..selection import Words, chosen_devices, narrow, per_device, per_step, stem
 
 _NUMBER = re.compile(r"\d+")
 _DIGITS = "%.6g"  # significant digits to which amounts per execution must agree
