@@ -20,7 +20,7 @@ from ..operation import Collective
 from ..prediction import predict
 from ..units import parse
 from .chips import LINK, Chips
-from .times import Single
+from .times import single_ops
 from .transformer import Attention, Experts, Layer, Matrix, Model
 from .words import Format
 
@@ -74,7 +74,7 @@ class Server:
 
     def __init__(self, model: Model, chips: Chips) -> None:
         self.model, self.chips = model, chips
-        self.single = Single(chips.machine)
+        self.single = single_ops(chips.machine)
         self.bandwidth = chips.machine.rate("hbm")
 
     def pass_parts(self, replica: Replica, tokens: int, sequences: int, context: float, *, prefill: bool) -> dict[str, float]:

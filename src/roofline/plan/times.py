@@ -15,7 +15,6 @@ from ..cost import Cost
 from ..errors import UsageError
 from ..machine import Machine
 from ..machines.calibrations import FOLDER, calibration_for
-from ..machines.catalogue import load
 from ..machines.toml_files import read_toml
 from ..operation import UNSTATED, Attention, Compiled, MatrixWork, Product, Streamed
 from ..prediction import predict
@@ -63,8 +62,9 @@ def training_calibration() -> Calibration:
 
 
 @lru_cache(maxsize=64)
-def _calibrated(name: str) -> "Single":
-    return Single(load(name).per_device())
+def single_ops(machine: Machine) -> "Single":
+    """The times of single operations on a device, kept for all plans on it."""
+    return Single(machine)
 
 
 class Single:
@@ -124,7 +124,7 @@ class Times:
 
     def __init__(self, chips: Chips, format: Format, former_attention: bool, values: Mapping[str, float]) -> None:
         self.chips, self.format, self.values = chips, format, values
-        self.single = _calibrated(chips.machine.name)
+        self.single = single_ops(chips.machine)
         self.layers: dict[tuple[object, ...], tuple[dict[str, float], dict[str, float]]] = {}  # parts of a layer, by what they depend on
         architecture = chips.architecture
         self.clock = values.get(f"clock.{chips.machine.chip_name}", 1.0)
