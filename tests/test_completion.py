@@ -122,3 +122,9 @@ def test_the_command_prints_a_script_or_answers_it(capsys: pytest.CaptureFixture
     assert main(["--completion", "zsh", "chips", "--co"]) == 0
     assert capsys.readouterr().out == "--compare\n"
     assert main(["--completion", "csh"]) == 2
+
+
+def test_plans_complete_models_and_chips() -> None:
+    assert "llama3-405b" in completions(["plan", "llama3"])
+    assert completions(["plan", "llama3-8b", "gb2"]) == ["gb200"]
+    assert "--recompute" in completions(["plan", "llama3-8b", "gb200", "--re"])

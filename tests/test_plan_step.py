@@ -118,14 +118,15 @@ def test_memory_by_hand() -> None:
     chips = chips_of("h100", 4)
     share = shares(model, run, False)
     assert (share.dense, share.experts, share.embedding) == (4 * layer, 0, 2 * 1024 * 1000)
-    assert share.owned == share.held / 4
+    assert share.owned == share.parameters / 4
     memory = memory_of(model, run, times_of(run, chips), share)
-    assert (memory.weights, memory.gradients, memory.optimizer) == (2 * share.held, 2 * share.held, 12 * share.held / 4)
+    assert (memory.weights, memory.gradients, memory.optimizer) == (2 * share.parameters, 2 * share.parameters, 12 * share.parameters / 4)
     assert memory.logits == 512 * 1000 * 6
     assert memory.low < memory.total < memory.high
     # With FSDP a rank holds a quarter and two gathered layers of 2 bytes
     sharded = replace(run, mesh=Mesh(fsdp=4))
-    assert memory_of(model, sharded, times_of(run, chips), shares(model, sharded, False)).weights == 2 * share.held / 4 + 2 * 2 * layer
+    of_sharded = memory_of(model, sharded, times_of(run, chips), shares(model, sharded, False))
+    assert of_sharded.weights == 2 * share.parameters / 4 + 2 * 2 * layer
     again = replace(run, recompute=recompute_of("full", 4))
     assert memory_of(model, again, times_of(run, chips), share).activations < memory.activations / 2
 
@@ -174,7 +175,7 @@ def test_no_shipped_constant_is_on_a_bound_and_bands_hold_the_prediction() -> No
         assert 0.02 < value < 20, name
         assert value not in (0.6, 0.98, 1.25, 1.6), name
         assert name not in calibration.assumed
-    assert set(calibration.band) == {"dense", "experts"}
+    assert set(calibration.band) == {"dense", "experts", "anchored"}
     for band in calibration.band.values():
         assert band.low < 1 < band.high
 

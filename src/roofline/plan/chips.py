@@ -54,15 +54,15 @@ class Chips(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cach
 
     @property
     def capacity(self) -> float:
-        found = self.machine.capacity(HBM)
-        if found is None:
+        capacity = self.machine.capacity(HBM)
+        if capacity is None:
             raise MachineError(f"{self.machine.name}: its memory's capacity is not known; give a machine file that has it")
-        return found
+        return capacity
 
     @cached_property
     def link(self) -> float:
         """Bytes a second into one device over all its fast links, in gathers and scatters."""
-        ceiling = next((found for name in (LINK, "xgmi", "ici") if (found := self.machine.ceiling(name))), None)
+        ceiling = next((rated for name in (LINK, "xgmi", "ici") if (rated := self.machine.ceiling(name))), None)
         if ceiling is None:
             return self.network
         family = self.calibration.family("collectives", "all-gather")

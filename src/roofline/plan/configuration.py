@@ -202,7 +202,7 @@ class _Reader:
         shared = self.number("n_shared_experts", "num_shared_experts", "num_shared_expert", default=0) * inner
         if self.kind == "llama4_text":
             shared = inner
-        found = Experts(
+        experts = Experts(
             count=self._count_of_experts(),
             chosen=self.number(
                 "num_experts_per_tok", "num_experts_per_token", "experts_per_token", "moe_topk", "top_k_experts", "moe_top_k"
@@ -215,6 +215,6 @@ class _Reader:
             latent=self.number("moe_latent_size", default=0),
             capacity=max(1.0, float(self.optional("capacity_factor", "moe_expert_capacity_factor") or 1.0)),
         )
-        if found.chosen > found.count:
-            raise self.wrong(f"a token cannot choose {found.chosen} of {found.count} experts")
-        return found
+        if experts.chosen > experts.count:
+            raise self.wrong(f"a token cannot choose {experts.chosen} of {experts.count} experts")
+        return experts

@@ -64,7 +64,7 @@ def remote_copies(nodes: int, chosen: int) -> float:
     return nodes * (1 - (1 - 1 / nodes) ** chosen) * (nodes - 1) / nodes
 
 
-def held(matrix: Matrix, run: Run, is_tpu: bool) -> float:
+def rank_weights(matrix: Matrix, run: Run, is_tpu: bool) -> float:
     """Weights of a matrix on a rank before FSDP or the optimizer shard them."""
     if matrix.split == "experts" and not is_tpu:
         return matrix.weights / run.mesh.experts
@@ -74,7 +74,7 @@ def held(matrix: Matrix, run: Run, is_tpu: bool) -> float:
 def fsdp_exchange(layer: Layer, model: Model, run: Run, times: Times, ahead: float, behind: float) -> tuple[float, float]:
     """Seconds that the gathers of a layer's weights and the scatter of its gradients show beside its own time."""
     mesh = run.mesh
-    weights = sum(held(matrix, run, times.chips.is_tpu) for matrix in model.matrices[layer])
+    weights = sum(rank_weights(matrix, run, times.chips.is_tpu) for matrix in model.matrices[layer])
     ranks = mesh.fsdp * mesh.context
     once = times.chips.gather(weights * BF16, mesh.tensor, min(ranks, times.chips.devices // times.chips.slices // mesh.tensor))
     hidden = times.values["overlap.fsdp"]

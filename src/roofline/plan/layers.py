@@ -15,6 +15,7 @@ from .times import Times
 from .transformer import Attention, Experts, FeedForward, Layer, Matrix, Model, StateSpace
 
 Parts = dict[str, float]
+FORWARD_LAUNCHES = 0.4  # of the gaps between kernels of a layer: its backward pass has more kernels
 BACKWARD_REST = 1.7  # reads and writes of the backward pass of the rest over its forward pass
 VECTORS = 10  # vectors of the hidden size that a layer's norms and residuals read and write
 CAST_FORWARD, CAST_BACKWARD = 0.5, 0.8  # of 4 bytes an element: forward operands once, backward in both orientations
@@ -102,17 +103,17 @@ def layer_parts(layer: Layer, model: Model, run: Run, times: Times) -> tuple[Par
         forward["attention"], backward["attention"] = attention_times(mixer, run, times)
     rest = times.stream(rest_bytes(layer, model, run)) * values[f"rest.{run.stack.name}"]
     forward["rest"], backward["rest"] = rest, BACKWARD_REST * rest
-    launches = values["launch.dense_us"]
+    launches = values["launch.dense_s"]
     if isinstance(feed, Experts):
         permuted = times.stream(permutation_bytes(feed, model, run)) * values["dispatch"]
         forward["rest"] += permuted
         backward["rest"] += permuted
-        launches = values["launch.experts_us"]
+        launches = values["launch.experts_s"]
         forward["expert exchange"] = backward["expert exchange"] = expert_exchange(feed, model, run, times)
     if not times.chips.is_tpu:
-        forward["launches"], backward["launches"] = 0.4e-6 * launches, 0.6e-6 * launches
-    once = tensor_exchange(layer, model, run, times)
-    forward["tensor exchange"], backward["tensor exchange"] = 2 * once, 3 * once
+        forward["launches"], backward["launches"] = FORWARD_LAUNCHES * launches, (1 - FORWARD_LAUNCHES) * launches
+    gather = tensor_exchange(layer, model, run, times)
+    forward["tensor exchange"], backward["tensor exchange"] = 2 * gather, 3 * gather
     if isinstance(mixer, Attention):
         forward["context exchange"], backward["context exchange"] = context_exchange(
             mixer, run, times, forward["attention"], backward["attention"]

@@ -11,7 +11,7 @@ other         libraries, exchange buffers, graphs
 from msgspec import Struct
 
 from ..units import parse
-from .exchanges import BF16, held
+from .exchanges import BF16, rank_weights
 from .layers import sharded
 from .run import Run
 from .times import Times
@@ -60,7 +60,7 @@ class Share(Struct, frozen=True, kw_only=True):
     owned: float
 
     @property
-    def held(self) -> float:
+    def parameters(self) -> float:
         return self.dense + self.experts + self.embedding
 
 
@@ -70,9 +70,9 @@ def shares(model: Model, run: Run, is_tpu: bool) -> Share:
     for layer in model.layers_and_predictors:
         for matrix in model.matrices[layer]:
             if matrix.split == "experts" and not is_tpu:
-                experts += layer.count * held(matrix, run, is_tpu)
+                experts += layer.count * rank_weights(matrix, run, is_tpu)
             else:
-                dense += layer.count * held(matrix, run, is_tpu)
+                dense += layer.count * rank_weights(matrix, run, is_tpu)
     dense, experts = dense / mesh.pipeline, experts / mesh.pipeline
     embedding = model.embedding / mesh.tensor * (1 if mesh.pipeline > 1 or model.tied else 2)
     ranks = mesh.replicas * mesh.context
@@ -88,13 +88,13 @@ def kept_bytes(layer: Layer, model: Model, run: Run) -> float:
     """Bytes of activations of one token that a layer keeps on a device for its backward pass."""
     tensor = run.mesh.tensor
     element = min(BF16, max(1.0, run.format.bytes))
-    found = BF16 * layer.blocks * model.hidden / tensor
+    kept = BF16 * layer.blocks * model.hidden / tensor
     for matrix in model.matrices[layer]:
         rows, k, n, _ = sharded(matrix, run, 1.0, run.mesh.experts)
-        found += rows * k * element if matrix.split == "experts" else matrix.k / tensor * element
+        kept += rows * k * element if matrix.split == "experts" else matrix.k / tensor * element
         if matrix.name in KEPT_OUTPUTS:
-            found += (rows * n if matrix.split == "experts" else matrix.n / tensor) * BF16
-    return found
+            kept += (rows * n if matrix.split == "experts" else matrix.n / tensor) * BF16
+    return kept
 
 
 def activation_bytes(model: Model, run: Run) -> float:
@@ -119,7 +119,7 @@ def memory_of(model: Model, run: Run, times: Times, share: Share) -> Memory:
         weights = share.owned * (0.0 if is_tpu else BF16) + GATHERED_LAYERS[is_tpu] * largest * BF16
         gradients = share.owned * run.stack.gradient
     else:
-        weights, gradients = share.held * BF16, share.held * run.stack.gradient
+        weights, gradients = share.parameters * BF16, share.parameters * run.stack.gradient
     head = model.vocabulary / mesh.tensor * LOGIT_BYTES * (1.0 if mesh.pipeline == 1 else 0.5)
     return Memory(
         weights=weights,
@@ -132,4 +132,4 @@ def memory_of(model: Model, run: Run, times: Times, share: Share) -> Memory:
 
 
 def _gathered(layer: Layer, model: Model, run: Run, is_tpu: bool) -> float:
-    return sum(held(matrix, run, is_tpu) for matrix in model.matrices[layer])
+    return sum(rank_weights(matrix, run, is_tpu) for matrix in model.matrices[layer])

@@ -85,10 +85,10 @@ def question(
     reserve: str | float = 0.0,
 ) -> Question:
     """The question that words of the command line, or arguments of `roofline.plan`, ask."""
-    of = load_model(model) if isinstance(model, str) else model
+    asked_model = load_model(model) if isinstance(model, str) else model
     rate = None if network is None else parse(network, "B/s")
     chips = asked_chips(chip, count, slices, domain, rate)
-    assumed = list(of.notes)
+    assumed = list(asked_model.notes)
     if seq is None:
         assumed.append(f"sequences of {USUAL_LENGTH} tokens")
     if batch is None:
@@ -101,17 +101,17 @@ def question(
     for name in no:
         axis = _axis("--no", name)
         asked = replace(asked, sizes={**asked.sizes, axis: 1})
-    fields, unsaid = _settings(settings or {}, of, chips)
+    fields, unsaid = _settings(settings or {}, asked_model, chips)
     if network is None and chips.count > chips.domain and not chips.is_tpu:
         unsaid.append(f"a network of {parse_rate(chips.network)} a chip")
     return Question(
-        model=of,
+        model=asked_model,
         chips=chips,
         batch=sequences(USUAL_BATCH if batch is None else batch, length),
         length=length,
         mesh=asked,
         formats=tuple(word("--format", name, FORMATS) for name in split_list(format or "bf16")),
-        policies=tuple(recompute_of(words, of.depth) for words in recompute_policies(recompute or POLICIES)),
+        policies=tuple(recompute_of(words, asked_model.depth) for words in recompute_policies(recompute or POLICIES)),
         microbatches=MICROBATCHES if microbatch is None else tuple(microbatch_of(text) for text in split_list(str(microbatch))),
         stack=word("--stack", named, STACKS, OTHER_STACKS),
         settings=fields,

@@ -30,7 +30,7 @@ def spans(plan: Plan) -> tuple[Span, ...]:
     work = [(part, seconds) for part, seconds in plan.parts.items() if part not in (*LAST, "bubble", "imbalance")]
     late = plan.parts.get("imbalance", 0.0)
     ending = [(part, plan.parts[part]) for part in LAST if part in plan.parts]
-    found = []
+    timeline = []
     for stage in range(stages):
         behind = stage / max(1, stages - 1)  # of the bubble, before and after the work
         row = [(WAIT, FORWARD_SHARE * behind * bubble), *work, (WAIT, (1 - behind) * bubble + late)]
@@ -38,6 +38,6 @@ def spans(plan: Plan) -> tuple[Span, ...]:
         start = 0.0
         for part, seconds in row:
             if seconds:
-                found.append(Span(stage, start, seconds, part))
+                timeline.append(Span(stage, start, seconds, part))
             start += seconds
-    return tuple(found)
+    return tuple(timeline)

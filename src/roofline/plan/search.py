@@ -42,14 +42,14 @@ def find_plans(question: Question, anchor: str = "") -> Plans:
         raise UsageError(_why_none(question))
     plans, too_large, least = [], 0, None
     for run in runs:
-        of = times[run.format.name]
+        of_format = times[run.format.name]
         if not fixed:
-            memory = memory_of(question.model, run, of, shares(question.model, run, question.chips.is_tpu))
+            memory = memory_of(question.model, run, of_format, shares(question.model, run, question.chips.is_tpu))
             if memory.total > TIGHT * question.usable:
                 too_large += 1
                 least = memory.total if least is None else min(least, memory.total)
                 continue
-        plans.append(as_plan(question, run, step_of(question.model, run, of), measured))
+        plans.append(as_plan(question, run, step_of(question.model, run, of_format), measured))
     if not plans:
         raise UsageError(_none_fits(question, len(runs), least or 0.0))
     ordered = sorted(plans, key=lambda plan: (ORDER.index(plan.fits), plan.step_s, plan.memory["total"]))
@@ -189,11 +189,11 @@ def _shards(question: Question, ranks: int, pipeline: int) -> list[int]:
     slices = question.chips.slices
     if question.chips.is_tpu:
         return [ranks // slices] if ranks % slices == 0 else [ranks]
-    found = [1] if rest == "data" or pipeline > 1 else [ranks, 1]
+    shards = [1] if rest == "data" or pipeline > 1 else [ranks, 1]
     near = question.chips.domain
     if pipeline == 1 and near < ranks and ranks % near == 0:
-        found.append(near)
+        shards.append(near)
     if question.stack.name in ("torchtitan", "torchtitan-eager", "llm-foundry"):
-        found = [ranks, *(size for size in found if 1 < size < ranks)]
+        shards = [ranks, *(size for size in shards if 1 < size < ranks)]
     most = question.most.get("fsdp", ranks)
-    return [size for size in dict.fromkeys(found) if size <= most]
+    return [size for size in dict.fromkeys(shards) if size <= most]

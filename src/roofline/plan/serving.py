@@ -120,8 +120,8 @@ class Server:
         sizes = None
         if not mixer.latent:
             sizes = AttentionSizes(batch=sequences, heads=heads, queries=1, keys=keys, size=key, kv_heads=kv_heads, causal=True)
-        found = predict(sizes, cost, self.chips.machine, self.single.calibration)
-        return found.time_s if found else 0.0
+        predicted = predict(sizes, cost, self.chips.machine, self.single.calibration)
+        return predicted.time_s if predicted else 0.0
 
     def all_reduce(self, replica: Replica, tokens: int) -> float:
         """Seconds of the sum of a block's results over the tensor ranks."""
@@ -131,9 +131,9 @@ class Server:
         sizes = Collective(kind="all-reduce", devices=replica.tensor, bytes=size, link=LINK)
         ceiling = self.chips.machine.ceiling(LINK)
         cost = Cost.of({LINK: 2 * size * (replica.tensor - 1) / replica.tensor / (ceiling.count if ceiling else 1)})
-        found = predict(sizes, cost, self.chips.machine, self.single.calibration)
+        predicted = predict(sizes, cost, self.chips.machine, self.single.calibration)
         once = ONE_SHOT_S + ONE_SHOT_RANK_S * replica.tensor + 2 * size * (replica.tensor - 1) / replica.tensor / self.chips.link
-        return min(once, found.time_s) if found else 2 * self.chips.gather(size, 1, replica.tensor)
+        return min(once, predicted.time_s) if predicted else 2 * self.chips.gather(size, 1, replica.tensor)
 
     def weights(self, replica: Replica) -> float:
         """Bytes of the weights on a device; embedding and head in bf16."""

@@ -88,18 +88,18 @@ def find_serving(
     domain: int | None = None,
 ) -> ServingPlans:
     """The serving plans of a model on chips: every split into replicas, with its largest batch under the objective."""
-    of = load_model(model)
+    served_model = load_model(model)
     chips = asked_chips(chip, count, 1, domain, None if network is None else parse(network, "B/s"))
     if chips.is_tpu:
         raise UsageError(f"{chips.machine.chip_name}: serving is planned for GPUs; its steps were compared with no TPU")
     word("--kv", kv, KV_BYTES)
-    server, objective = Server(of, chips), asked_objective(slo)
+    server, objective = Server(served_model, chips), asked_objective(slo)
     asked = asked_mesh(mesh)
     tensors = [asked.sizes["tp"]] if "tp" in asked.sizes else [2**power for power in range(5) if 2**power <= min(MOST_TENSOR, chips.domain)]
     assumed = [f"prompts of {USUAL_PROMPT} tokens"] if prompt is None else []
     assumed += [f"answers of {USUAL_ANSWER} tokens"] if answer is None else []
     assumed += ["KV in bf16"] if kv == "bf16" else []
-    assumed += [*of.notes, "no speculation, no shared prefixes, experts split over the tensor ranks"]
+    assumed += [*served_model.notes, "no speculation, no shared prefixes, experts split over the tensor ranks"]
     plans, tables = [], {}
     formats = [word("--format", name, FORMATS) for name in split_list(format or "bf16")]
     for tensor in tensors:
@@ -122,7 +122,9 @@ def find_serving(
             plans.append(best)
             tables[tensor, number.name] = rows
     if not plans:
-        raise UsageError(f"{of.name} does not fit {chips.count} x {chips.machine.chip_name}: take more chips or a narrower --format")
+        raise UsageError(
+            f"{served_model.name} does not fit {chips.count} x {chips.machine.chip_name}: take more chips or a narrower --format"
+        )
     plans.sort(key=lambda served: (not meets(served, objective), -served.tokens_per_s_per_chip))
     top = plans[0]
     decode = top.tpot_s - top.parts["others' prefills"]
@@ -131,8 +133,8 @@ def find_serving(
     if rate is not None:
         needed = ceil(rate * (answer or USUAL_ANSWER) / (top.batch / top.tpot_s)) * top.mesh["tp"] // chips.machine.devices
     return ServingPlans(
-        model=of.name,
-        parameters=of.parameters,
+        model=served_model.name,
+        parameters=served_model.parameters,
         chip=chips.machine.chip_name,
         chips=chips.count,
         devices=chips.devices,

@@ -89,8 +89,8 @@ def host_time(model: Model, run: Run, times: Times) -> float:
         return 0.0
     routed = sum(layer.count for layer in model.layers if isinstance(layer.feed, Experts))
     values = times.values
-    whole = routed * values["host.experts_us"] + (model.depth - routed) * values["host.dense_us"]
-    return run.host_share * whole * 1e-6 / run.mesh.pipeline
+    whole = routed * values["host.experts_s"] + (model.depth - routed) * values["host.dense_s"]
+    return run.host_share * whole / run.mesh.pipeline
 
 
 def host_wait(device: float, host: float) -> float:
@@ -135,5 +135,5 @@ def step_of(model: Model, run: Run, times: Times) -> Step:
         parts["data exchange"] = slice_exchange(share.owned, run, times, stage)
     else:
         parts["data exchange"] = data_exchange(share.dense + share.embedding, share.experts, run, times, stage)
-    found = {part: seconds for part, seconds in parts.items() if seconds}
-    return Step(time_s=sum(found.values()), parts=found, memory=memory_of(model, run, times, share), share=share)
+    taken = {part: seconds for part, seconds in parts.items() if seconds}
+    return Step(time_s=sum(taken.values()), parts=taken, memory=memory_of(model, run, times, share), share=share)

@@ -115,8 +115,8 @@ class Single:
         return self.streams[moved]
 
     def _time(self, sizes: Product | Attention | Streamed, cost: Cost, compiled: Compiled) -> float:
-        found = predict(sizes, cost, self.machine, self.calibration, compiled=compiled if self.is_tpu else UNSTATED)
-        return found.time_s if found else 0.0
+        predicted = predict(sizes, cost, self.machine, self.calibration, compiled=compiled if self.is_tpu else UNSTATED)
+        return predicted.time_s if predicted else 0.0
 
 
 class Times:

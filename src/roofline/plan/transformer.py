@@ -69,14 +69,20 @@ class Attention(Struct, frozen=True):
 
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
         if self.latent is None:
-            made, joined = (self.heads + 2 * self.kv_heads) * self.head_dim, self.heads * self.head_dim
-            return Matrix("qkv", hidden, made, "columns"), Matrix("out", joined, hidden, "rows")
-        of = self.latent
-        queries: tuple[Matrix, ...] = (Matrix("q", hidden, self.heads * (of.nope + of.rope), "columns"),)
-        if of.queries:
-            queries = Matrix("q_down", hidden, of.queries), Matrix("q_up", of.queries, self.heads * (of.nope + of.rope), "columns")
-        keys = Matrix("kv_down", hidden, of.keys + of.rope), Matrix("kv_up", of.keys, self.heads * (of.nope + of.values), "columns")
-        return *queries, *keys, Matrix("out", self.heads * of.values, hidden, "rows")
+            projected, joined = (self.heads + 2 * self.kv_heads) * self.head_dim, self.heads * self.head_dim
+            return Matrix("qkv", hidden, projected, "columns"), Matrix("out", joined, hidden, "rows")
+        latent = self.latent
+        queries: tuple[Matrix, ...] = (Matrix("q", hidden, self.heads * (latent.nope + latent.rope), "columns"),)
+        if latent.queries:
+            queries = (
+                Matrix("q_down", hidden, latent.queries),
+                Matrix("q_up", latent.queries, self.heads * (latent.nope + latent.rope), "columns"),
+            )
+        keys = (
+            Matrix("kv_down", hidden, latent.keys + latent.rope),
+            Matrix("kv_up", latent.keys, self.heads * (latent.nope + latent.values), "columns"),
+        )
+        return *queries, *keys, Matrix("out", self.heads * latent.values, hidden, "rows")
 
     def keys_seen(self, length: int, block: int = 0) -> float:
         """Keys that a token sees, averaged over a sequence; ``block`` more with a window, which kernels compute in blocks."""
@@ -101,8 +107,8 @@ class StateSpace(Struct, frozen=True):
         return self.heads * self.head_dim
 
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        made = 2 * self.inner + 2 * self.groups * self.state + self.heads
-        return Matrix("in", hidden, made, "columns"), Matrix("out", self.inner, hidden, "rows")
+        projected = 2 * self.inner + 2 * self.groups * self.state + self.heads
+        return Matrix("in", hidden, projected, "columns"), Matrix("out", self.inner, hidden, "rows")
 
     def flops(self, length: int, block: int = 0) -> float:
         """FLOP of the chunked scan of one token, forward: within a chunk as products, between chunks through the states."""
@@ -141,16 +147,16 @@ class Experts(Struct, frozen=True, kw_only=True):
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
         width = self.latent or hidden
         used = self.chosen * self.capacity
-        found = [
+        matrices = [
             Matrix("router", hidden, self.count),
             Matrix("experts_up", width, self.inner * (2 if self.gated else 1), "experts", self.count, used),
             Matrix("experts_down", self.inner, width, "experts", self.count, used),
         ]
         if self.latent:
-            found += [Matrix("latent_down", hidden, width), Matrix("latent_up", width, hidden)]
+            matrices += [Matrix("latent_down", hidden, width), Matrix("latent_up", width, hidden)]
         if self.shared:
-            found += FeedForward(self.shared, self.gated).matrices(hidden, "shared_")
-        return tuple(found)
+            matrices += FeedForward(self.shared, self.gated).matrices(hidden, "shared_")
+        return tuple(matrices)
 
 
 Mixer = Attention | StateSpace

@@ -177,21 +177,21 @@ MEMORY = {
 }
 
 
-def comparison(plans: Plans, one: int, other: int, paper: Paper = PLAIN) -> str:
+def comparison(plans: Plans, number: int, other: int, paper: Paper = PLAIN) -> str:
     """Two plans side by side: their parts, and which parts make the difference."""
-    first, second = plans.rank(one), plans.rank(other)
+    first, second = plans.rank(number), plans.rank(other)
     names = sorted({*first.parts, *second.parts}, key=lambda part: -abs(first.parts.get(part, 0.0) - second.parts.get(part, 0.0)))
     rows = []
     for part in names:
         here, there = first.parts.get(part, 0.0), second.parts.get(part, 0.0)
         rows.append([part, show(here, "s", 3), show(there, "s", 3), _difference(there - here, "s")])
     rows.append(["step", show(first.step_s, "s", 3), show(second.step_s, "s", 3), _difference(second.step_s - first.step_s, "s")])
-    here, there = first.memory["total"], second.memory["total"]
-    rows.append(["memory", show(here, "B", 3), show(there, "B", 3), _difference(there - here, "B")])
-    verdict = f"Plan {other} takes {percent(second.step_s / first.step_s)} of the time of plan {one}"
+    bytes_here, bytes_there = first.memory["total"], second.memory["total"]
+    rows.append(["memory", show(bytes_here, "B", 3), show(bytes_there, "B", 3), _difference(bytes_there - bytes_here, "B")])
+    verdict = f"Plan {other} takes {percent(second.step_s / first.step_s)} of the time of plan {number}"
     if abs(second.step_s / first.step_s - 1) < 0.05:
         verdict += ": too close to tell apart"
-    titles = (f"{one}: {first.name}", f"{other}: {second.name}")
+    titles = (f"{number}: {first.name}", f"{other}: {second.name}")
     return "\n".join([subject(plans), "", table(("", *titles, "difference"), rows, paper), "", f"{verdict}."])
 
 

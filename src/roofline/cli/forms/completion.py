@@ -64,10 +64,18 @@ def _groupings() -> Sequence[str]:
     return GROUPS
 
 
+def _models() -> list[str]:
+    from ...plan.catalogue import entries
+
+    return [*entries()]
+
+
 # metavar of an option -> its values
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
+    "CHIP": names,
     "FORMAT": lambda: DTYPES,
     "FORMULA": _formulas,
+    "MODEL": _models,
     "NAME|FILE": names,
     "NAME|FILE|OP": names,
     "OP": lambda: POINTWISE,
