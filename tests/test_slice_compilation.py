@@ -15,11 +15,15 @@ import roofline as rl
 import tpu_compiler
 from every import every
 from roofline.cli import main
+from roofline.cli.analyze import parser
+from roofline.cli.forms.slice_variants import Variant, variants_text
+from roofline.cli.options.slice_options import chips_and_meshes
 from roofline.errors import UsageError
 from roofline.jax.tpu import compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
 from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed
 from roofline.jax.tpu.slices import slice_named
+from roofline.render.tables import Paper
 
 # A name, both names of the slice, its devices for JAX, and its topology for the compiler. v4 and v5p have two TensorCores a chip, which are
 # one device of a v4 or v5p and two of a v7x; a slice is named by its TensorCores where it has a number.
@@ -178,3 +182,29 @@ def test_a_program_that_does_not_fit_is_an_answer(
     assert memory["largest"][0]["bytes"] == 4 * 32768**2 * 4
     assert report["findings"][0]["kind"] == "out-of-memory"
     capsys.readouterr()
+
+
+def test_several_slices_and_meshes_are_named_in_lists() -> None:
+    for words, chips, meshes in (
+        (["--chip", "v5e:4x4"], ["v5e:4x4"], [""]),
+        (["--chip", "v5e:4x4, v6e-16", "--compile", "mesh=fsdp=4,tensor=4"], ["v5e:4x4", "v6e-16"], ["fsdp=4,tensor=4"]),
+        (["--chip", "v6e-16", "--compile", "mesh=fsdp=16/fsdp=4,tensor=4"], ["v6e-16"], ["fsdp=16", "fsdp=4,tensor=4"]),
+    ):
+        assert chips_and_meshes(parser().parse_args(["train.py:step", *words])) == (chips, meshes)
+
+
+def test_variants_are_ranked_by_the_chip_seconds_of_a_step() -> None:
+    data = Path(__file__).parent / "data" / "tpu"
+    layer = rl.analyze(data / "layer_gradient_v5e_2x2.hlo.gz", "v5e:2x2")
+    gathers = rl.analyze(data / "hidden_gathers_v5e_2x2.hlo.gz", "v5e:2x2", per_step={"tokens": 1024})
+    fast = Variant(chip="v5e:2x2", mesh="fsdp=4", report=layer)
+    slow = Variant(chip="v5e:2x2", mesh="data=4", report=gathers)
+    failed = Variant(chip="v5e:2x2", mesh="data=8", reason="the mesh data=8 has 8 devices")
+    assert gathers.predicted is not None
+    assert slow.chip_seconds == pytest.approx(4 * gathers.predicted.time_s)  # four chips of one device each
+    assert sorted((failed, slow, fast), key=lambda variant: variant.chip_seconds) == [fast, slow, failed]
+    text = variants_text([fast, slow, failed], Paper(width=160))
+    assert text.splitlines()[0].split()[:3] == ["slice", "mesh", "step"]
+    assert "not compiled" in text
+    assert "the mesh data=8 has 8 devices" in text
+    assert "tokens" in text.splitlines()[2]

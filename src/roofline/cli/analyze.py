@@ -16,6 +16,7 @@ from ..sources import PROGRAM, find
 from ..sources.samples import is_sample
 from .options import (
     BROKEN,
+    NOT_KNOWN,
     Parser,
     anonymize_options,
     at_least,
@@ -33,7 +34,7 @@ from .options import (
 )
 from .options.named_values import Value, former, named_values
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
-from .options.slice_options import names_function, record_function, slice_options
+from .options.slice_options import chips_and_meshes, names_function, record_function, slice_options
 from .reading import opened, read_options
 from .reporting import EACH_OP, columns, emit_opened, filter_text
 from .terminal import chart_options
@@ -178,12 +179,29 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
     if names_function(args):
-        recording, is_refused = record_function(args)
-        emit_opened(args, opened(args, recording, chosen_corrections(args)))
-        return BROKEN if is_refused else 0
+        return _function(args)
     timeline = args.timeline or bool(args.output and is_page(args.output))
     emit_opened(args, opened(args, args.path, chosen_corrections(args), timeline=timeline, **_of_program(args)))
     return 0
+
+
+def _function(args: argparse.Namespace) -> int:
+    """Compiles a function for a slice, or for several, of which the best has the report."""
+    chips, meshes = chips_and_meshes(args)
+    if len(chips) * len(meshes) == 1:
+        recording, is_refused, place = record_function(args)
+        args.chip = place.machine.name  # of several slices the name of one
+    else:
+        from .forms.slice_variants import show_variants, variants
+
+        found = variants(args, chips, meshes)
+        show_variants(found)
+        best = found[0]
+        if best.recording is None:
+            return NOT_KNOWN
+        recording, is_refused, args.chip = best.recording, best.is_refused, best.chip
+    emit_opened(args, opened(args, recording, chosen_corrections(args)))
+    return BROKEN if is_refused else 0
 
 
 def _of_program(args: argparse.Namespace) -> dict[str, Any]:

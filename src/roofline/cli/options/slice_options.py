@@ -3,6 +3,7 @@
 import argparse
 import os
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ...dtypes import dtype
 from ...errors import UsageError
@@ -17,6 +18,9 @@ from ..reading import NO_CACHE
 from . import CHIP_VARIABLE, at_least
 from .named_values import Value, named_values
 from .program_options import chosen_trips
+
+if TYPE_CHECKING:
+    from ...jax.tpu.slices import Slice
 
 
 def slice_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +38,11 @@ def slice_options(parser: argparse.ArgumentParser) -> None:
 
 
 COMPILATION = (
-    Value("mesh=AXIS=SIZE,…", "axes of the mesh: mesh=fsdp=4,tensor=4 (default: one axis)", several=True),
+    Value(
+        "mesh=AXIS=SIZE,…",
+        "axes of the mesh: mesh=fsdp=4,tensor=4 (default: one axis); several meshes to rank: mesh=fsdp=16/fsdp=4,tensor=4",
+        several=True,
+    ),
     Value(
         "batch=N,…",
         "arguments, counted from 0, whose leading dimension the first axis divides if none has a sharding (default: the last)",
@@ -62,8 +70,14 @@ def names_function(args: argparse.Namespace) -> bool:
     return found
 
 
-def record_function(args: argparse.Namespace) -> tuple[Recording, bool]:
-    """The recording of a function that is compiled for a slice, and whether the compiler refused it."""
+def chips_and_meshes(args: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """The slices and the meshes to compile a function for; a mesh is empty where it is that of the function, or one axis."""
+    chips = (args.chip or os.environ.get(CHIP_VARIABLE) or "").split(",")
+    return [chip.strip() for chip in chips], ",".join(args.mesh or ("",)).split("/")
+
+
+def record_function(args: argparse.Namespace) -> "tuple[Recording, bool, Slice]":
+    """The recording of a function that is compiled for a slice, whether the compiler refused it, and the slice."""
     from ...jax.comparison import format_name
     from ...jax.tpu import record_job
     from ...jax.tpu.compiling import Bounds, Job, mesh_of, options_of, program_cache
@@ -73,7 +87,6 @@ def record_function(args: argparse.Namespace) -> tuple[Recording, bool]:
     if len(args.path) > 1 or not chip:
         raise UsageError(f"{args.path[0]}: to compile a function name one function and a slice of TPUs: --chip v6e:4x4")
     place = slice_named(chip)
-    args.chip = place.machine.name  # of several slices the name of one
     formats = [(dtype(number or "bf16"), sizes) for number, sizes in map(shape, args.args)]
     job = Job(
         slice=place,
@@ -85,7 +98,7 @@ def record_function(args: argparse.Namespace) -> tuple[Recording, bool]:
         options=options_of(args.xla or ()),
     )
     with progress(f"compiling {job.name} for {job.slice.title}"):
-        return record_job(
+        recording, is_refused = record_job(
             job,
             bounds=Bounds(Bounds().seconds if args.time is None else args.time, args.memory),
             cache=None if args.cache == NO_CACHE else program_cache(),
@@ -93,6 +106,7 @@ def record_function(args: argparse.Namespace) -> tuple[Recording, bool]:
             link=args.link,
             trips=chosen_trips(args),
         )
+    return recording, is_refused, place
 
 
 def _memory(peak: PeakMemory, capacity: float | None) -> str:

@@ -1,0 +1,22 @@
+"""Training steps that were published, compiled for their slices: the predicted step beside the published one."""
+
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+
+DATA = Path(__file__).parent / "data" / "tpu" / "steps"
+# The program, its slice, the published step in seconds, and the peak of HBM that the compiler states. README.md there has the sources.
+STEPS = (("decoder_32b_v5e_16x16", "v5e:16x16", 12.12, 12_901_421_568),)
+
+
+def test_the_predicted_step_is_within_15_per_cent_of_the_published_one() -> None:
+    for name, chip, published_s, peak_bytes in STEPS:
+        report = rl.analyze(DATA / f"{name}.hlo.gz", chip)
+        assert report.predicted is not None
+        assert report.predicted.time_s == pytest.approx(published_s, rel=0.15)
+        assert report.predicted.low_s < published_s < report.predicted.high_s
+        assert report.predicted.time_s == pytest.approx(sum(op.self_time_s or 0.0 for op in report.ops), abs=1e-6)  # core + waits
+        assert report.memory is not None
+        assert report.memory.peak_bytes == pytest.approx(peak_bytes, rel=0.01)
