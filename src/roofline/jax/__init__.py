@@ -74,12 +74,12 @@ def analyze(
     (true) or the lowered program (false). ``trips`` gives the trip counts of loops that depend on data, by the name of the while. Further
     options go to `jax.jit`.
 
-    A slice of TPUs (``v6e:4x4``, ``v5p-128``, ``2x v6e:16x16``) is compiled for by the TPU compiler. ``mesh`` are the axes of its mesh with
-    their sizes, on which the shardings of the arguments are moved by the names of axes, ``xla`` are compiler options.
+    For a slice of TPUs (``v6e:4x4``, ``v5p:4x4x4``, ``2x v6e:16x16``) the TPU compiler compiles, where it is installed. ``mesh`` are the
+    axes of its mesh with their sizes, on which the shardings of the arguments are moved by the names of axes, ``xla`` are compiler options.
     """
 
     def report(*args: Any, **kwargs: Any) -> Report:
-        if mesh is not None or xla is not None or (isinstance(chip, str) and compiled is not False and ":" in chip):
+        if mesh is not None or xla is not None or _is_slice(chip, compiled):
             from .tpu import portable_job, record_job
             from .tpu.compiling import program_cache
             from .tpu.slices import slice_named
@@ -95,6 +95,15 @@ def analyze(
         return analysis.analyze(recording, machine, corrections)
 
     return report
+
+
+def _is_slice(chip: str | Machine | None, compiled: bool | None) -> bool:
+    """Whether the TPU compiler is to compile for a chip: it is a slice, and the compiler is there, or asked for."""
+    if not isinstance(chip, str) or ":" not in chip or compiled is False:
+        return False
+    from .tpu.compiling import why_not
+
+    return compiled is True or not why_not()
 
 
 def record(
