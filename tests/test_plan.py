@@ -5,6 +5,7 @@ import io
 import json
 from pathlib import Path
 
+import jsonschema
 import pytest
 
 import roofline as rl
@@ -16,6 +17,7 @@ from roofline.plan.question import sequences
 from roofline.plan.schedule import spans
 from roofline.render.page.html import escaped
 from roofline.render.plans import FORMULAS, MEMORY
+from roofline.render.schema import plan_schema
 from roofline.units import show
 
 WORDS = ["plan", "llama3-8b", "h100", "x16", "--batch", "64", "--seq", "8192"]
@@ -166,6 +168,15 @@ def test_json_has_the_contract_and_csv_a_row_per_plan(capsys: pytest.CaptureFixt
     rows = list(csv.DictReader(io.StringIO((tmp_path / "plans.csv").read_text())))
     assert len(rows) == len(found["plans"])
     assert float(rows[0]["step_s"]) == found["plans"][0]["step_s"]
+
+
+def test_the_schema_in_the_package_describes_what_is_written(capsys: pytest.CaptureFixture[str]) -> None:
+    schema = json.loads((Path(rl.__file__).parent / "plan.schema.json").read_text())
+    assert schema == plan_schema(), "write it again: make schema"
+    served = ["plan", "llama3-8b", "h100", "x1", "serve", "--json", "-"]
+    for words in ([*WORDS, "--json", "-"], served):
+        assert main(words) == 0
+        jsonschema.validate(json.loads(capsys.readouterr().out), schema)
 
 
 def test_the_page_holds_the_json_and_a_step_of_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""What thirty commands show, approved by eye; `python tests/screens/screens.py [NAME ...]` writes the screens anew.
+"""What thirty-three commands show, approved by eye; `python tests/screens/screens.py [NAME ...]` writes the screens anew.
 
 `commands.txt` names them. `NAME.txt` is what the terminal shows at 100 columns, standard error included, and the exit status, if not 0.
 """

@@ -144,7 +144,7 @@ def _text(args: argparse.Namespace, plans: Plans, page: Paper, tokens: float | N
     if args.compare:
         return comparison(plans, args.compare[0], args.compare[1], page)
     if args.explain:
-        return explanation(plans, args.explain, page)
+        return explanation(plans, args.explain, page, tokens=tokens, price=price)
     return plans_text(plans, page, top=args.top, tokens=tokens, price=price)
 
 

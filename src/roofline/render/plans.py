@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from ..plan.plans import Plan, Plans
 from ..units import percent, show
-from .tables import PLAIN, Cell, Paper, table
+from .tables import PLAIN, Cell, Paper, side_by_side, table
 
 TOP = 8
 MOST_PARTS = 6
@@ -21,7 +21,7 @@ def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: fl
     best = plans.best
     lines = [paper.paint(subject(plans), "bold"), paper.paragraph(best_sentence(plans, tokens, price)), ""]
     rows = [_row(plans, number, plan) for number, plan in enumerate(plans.plans[:top], 1)]
-    lines.append(table(HEADERS, rows, paper, left=2, elastic=1))
+    lines.append(side_by_side(HEADERS, rows, paper, left=2))
     hidden = len(plans.plans) - top
     dropped = f"; {plans.too_large:,} do not fit" if plans.too_large else ""
     lines += [f"{plans.tried:,} plans{dropped}" + (f"; {hidden:,} more with --top" if hidden > 0 else ""), ""]
@@ -61,13 +61,14 @@ def best_sentence(plans: Plans, tokens: float | None = None, price: float | None
     )
     if best.unfamiliar:
         text += " No published step has a mesh of this kind."
-    if tokens:
-        days = plans.days(best, tokens)
-        text += (
-            f" {show(tokens, 'FLOP', 3).removesuffix('FLOP').strip()} tokens: {days:,.3g} days, {days * 24 * plans.chips:,.0f} chip-hours"
-        )
-        text += f", {plans.cost(best, tokens, price):,.0f} at {price:g} a chip and hour." if price else "."
-    return text
+    return f"{text} {run_sentence(plans, best, tokens, price)}" if tokens else text
+
+
+def run_sentence(plans: Plans, plan: Plan, tokens: float, price: float | None) -> str:
+    """The days, chip-hours and cost of a whole run."""
+    days = plans.days(plan, tokens)
+    text = f"{show(tokens, 'FLOP', 3).removesuffix('FLOP').strip()} tokens: {days:,.3g} days, {days * 24 * plans.chips:,.0f} chip-hours"
+    return text + (f", {plans.cost(plan, tokens, price):,.0f} at {price:g} a chip and hour." if price else ".")
 
 
 def _fits(plan: Plan) -> str:
@@ -132,7 +133,7 @@ FORMULAS = {
 }
 
 
-def explanation(plans: Plans, number: int, paper: Paper = PLAIN) -> str:
+def explanation(plans: Plans, number: int, paper: Paper = PLAIN, *, tokens: float | None = None, price: float | None = None) -> str:
     """Every term of a plan with its formula, and the ledger of its memory."""
     plan = plans.rank(number)
     heading = f"Plan {number}: {plan.name}, microbatch {plan.microbatch:g}, {plan.format}, recomputation {plan.recompute}"
@@ -148,6 +149,9 @@ def explanation(plans: Plans, number: int, paper: Paper = PLAIN) -> str:
         f"MFU {percent(plan.mfu)} = {show(plans.flops_per_token, 'FLOP', 4)} x {plans.batch} x {plans.seq} / step / {plans.devices} / "
         f"{plan.format} peak"
     )
+    if tokens:
+        formula = f"tokens / ({plans.batch} x {plans.seq}) x step / 86,400 s"
+        rates += f"; {run_sentence(plans, plan, tokens, price).rstrip('.')} ({formula})"
     wide = replace(paper, width=WIDEST)
     return "\n".join(
         [

@@ -4,6 +4,8 @@ from typing import Any
 
 import msgspec
 
+from ..plan.plans import Plans
+from ..plan.serving_plans import ServingPlans
 from ..report import SCHEMA, Report, WrittenOp
 
 # The keys that other programs can rely on; other keys may be added.
@@ -49,6 +51,23 @@ def report_schema() -> dict[str, Any]:
         "title": SCHEMA,
         "description": "A program on a machine. Amounts are totals over all executions, in base units; unknown is null.",
         **whole,
+        "$defs": dict(sorted(parts.items())),
+    }
+
+
+def plan_schema() -> dict[str, Any]:
+    """The schema of `roofline.plan/1`: plans of training, or of serving, with every key that is always there."""
+    kinds, parts = msgspec.json.schema_components([Plans, ServingPlans], ref_template="#/$defs/{name}")
+    for part in parts.values():
+        part["required"] = list(part["properties"])
+        for field in part["properties"].values():
+            field.pop("default", None)
+            _join_numbers(field)
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "roofline.plan/1",
+        "description": "Plans of a model on chips, the best first. Seconds, bytes and FLOP.",
+        "anyOf": list(kinds),
         "$defs": dict(sorted(parts.items())),
     }
 
