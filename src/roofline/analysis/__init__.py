@@ -158,7 +158,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     machine = device_of_program(machine, recording)
     machine = with_dispatch(plausible_machine(machine, recording.workload.ops), recording)
     lowered = corrections.lower(machine)
-    predicted = _predictions(recording, lowered, calibration)
+    predicted = predictions(recording, lowered, calibration)
     placed = PlacedOps(recording.workload.ops, machine, corrections)
     if recording.schedules:
         recording = with_played_times(recording, machine, predicted, placed.floor_s)
@@ -269,7 +269,7 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
     )
 
 
-def _predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:
+def predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:
     """The expected time of each op, by its id; none for very many ops, where this would take longer than the rest."""
     ops = recording.workload.ops
     if len(ops) > MOST_PREDICTED:

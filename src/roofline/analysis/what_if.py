@@ -12,13 +12,14 @@ from ..machine import Machine
 from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
+from ..placement import IDEAL
 from ..quantities import NOTABLE
 from ..report import Expected, OpInfo, Point, Report
 from ..sources import read
 from ..sources.embedded import programs_behind
 from ..units import plain, rounded, show
 from ..workload import Recording, Workload
-from . import assemble
+from . import assemble, predictions
 from .assumed_machine import device_of_program
 from .changes import change
 from .changes.changed_times import Changed
@@ -28,6 +29,8 @@ from .evidence import with_evidence
 from .expected_times import predict_op
 from .findings.writing import listed
 from .memory import out_of_memory
+from .placed_ops import PlacedOps
+from .played_times import with_played_times
 
 BF16, FP8 = "dtype bf16", "dtype fp8"
 WIDE = ("fp32", "fp64", "bf16x3", "bf16x6")  # formats of products on a matrix unit that take several times as long as bf16
@@ -140,13 +143,18 @@ def path_of(source: Report | str | Path) -> str:
 
 
 def timed(recording: Recording, machine: Machine) -> Recording:
-    """A recording with a time for every op: the measured one, or the expected one of a program that did not run.
+    """A recording with a time for every op: measured, played by the schedule of a program that did not run, or expected.
 
     An op for which the machine has no rates counts as 0 s, with a note.
     """
     if any(op.time_s is not None for op in recording.workload):
         return recording
     calibration = calibration_for(machine).for_kernels()
+    if recording.schedules:
+        floor_s = PlacedOps(recording.workload.ops, machine, IDEAL).floor_s
+        played = with_played_times(recording, machine, predictions(recording, machine, calibration), floor_s)
+        if played.predicted is not None:
+            return replace(played, predicted=None, schedules=())
     ops = recording.workload.ops
     expected = [predict_op(op, machine, calibration) for op in ops]
     after = Workload(tuple(replace(op, time_s=found.time_s if found else 0.0) for op, found in zip(ops, expected, strict=True)))
