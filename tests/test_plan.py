@@ -16,7 +16,7 @@ from roofline.plan.plans import EQUAL
 from roofline.plan.question import sequences
 from roofline.plan.schedule import spans
 from roofline.render.page.html import escaped
-from roofline.render.plans import FORMULAS, MEMORY
+from roofline.render.plans import FORMULAS, MEMORY, reason
 from roofline.render.schema import plan_schema
 from roofline.units import show
 
@@ -151,6 +151,13 @@ def test_two_plans_are_compared_part_by_part(capsys: pytest.CaptureFixture[str])
     assert f"1: {plans.plans[0].name}" in text
     assert f"9: {plans.plans[8].name}" in text
     assert "Plan 9 takes" in text
+
+
+def test_each_slower_plan_says_which_part_takes_longer() -> None:
+    plans = rl.plan("llama3-8b", "h100", 16, batch=64, seq=8192)
+    recomputing = next(plan for plan in plans.plans if plan.recompute == "full" and plan.mesh == plans.best.mesh)
+    assert reason(plans.best, recomputing).startswith("recomputation +")
+    assert reason(plans.best, plans.best) == ""
 
 
 def test_requirements_decide_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ TOP = 8
 MOST_PARTS = 6
 LEAST_PART = 0.01
 WIDEST = 200  # of a table whose formulas are not shortened
-HEADERS = ("#", "mesh", "mbs", "format", "again", "step", "80%", "tok/s/chip", "MFU", "memory", "exposed", "bubble", "")
+HEADERS = ("#", "mesh", "mbs", "format", "again", "step", "80%", "tok/s/chip", "MFU", "memory", "exposed", "bubble", "why slower")
 
 
 def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: float | None = None, price: float | None = None) -> str:
@@ -77,7 +77,8 @@ def _fits(plan: Plan) -> str:
 
 def _row(plans: Plans, number: int, plan: Plan) -> list[str | Cell]:
     equal = " =" if number > 1 and plans.equals_best(plan) else ""
-    notes = [note for note, is_so in (("no published step of this kind", plan.unfamiliar), (plan.fits, plan.fits != "yes")) if is_so]
+    slower = [reason(plans.best, plan)] if number > 1 else []
+    notes = [*slower, *_remarks(plan)]
     style = "yellow" if plan.fits != "yes" else ""
     return [
         str(number),
@@ -92,8 +93,20 @@ def _row(plans: Plans, number: int, plan: Plan) -> list[str | Cell]:
         Cell(show(plan.memory["total"], "B", 3), style),
         _exposed(plan),
         percent(plan.bubble_s / plan.step_s),
-        ", ".join(notes),
+        ", ".join(filter(None, notes)),
     ]
+
+
+def reason(best: Plan, plan: Plan) -> str:
+    """Why a plan is slower than the best: the part that takes most time more."""
+    longer = {part: seconds - best.parts.get(part, 0.0) for part, seconds in plan.parts.items()}
+    part, seconds = max(longer.items(), key=lambda item: item[1])
+    return f"{part} +{show(seconds, 's', 2)}" if seconds > 0 else ""
+
+
+def _remarks(plan: Plan) -> list[str]:
+    unfamiliar = ["no published step of this kind"] if plan.unfamiliar else []
+    return unfamiliar if plan.fits == "yes" else [*unfamiliar, plan.fits]
 
 
 def _exposed(plan: Plan) -> str:
