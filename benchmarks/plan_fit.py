@@ -1,6 +1,6 @@
 """Fit the sustained load of training plans on published runs, leaving models out by thirds, and print the errors of models left out.
 
-    python benchmarks/plan_fit.py FOLDER [--write]
+    python benchmarks/plan_fit.py FOLDER [--write | --chips]
 
 FOLDER has clean_gpu.csv and clean_tpu.csv, tables of published training steps of others, which are no part of this project. A row counts
 if it is complete (kind "full") and of the newest software. Every figure printed is of models that the fit had not seen; `--write` then fits
@@ -395,6 +395,15 @@ def report(rows, constants):
         print(f"{name:28s} {START[name]:8.3f}", *(f"{found.get(name, math.nan):8.3f}" for found in constants))
 
 
+def unseen_chips(rows):
+    """Errors on each chip with constants that were fitted without its rows."""
+    for chip in sorted({row.cells["chip"] for row in rows}):
+        constants = START | fit([row for row in rows if row.cells["chip"] != chip])
+        ratios = [row.predicted(constants).time_s / row.step_s - 1 for row in rows if row.cells["chip"] == chip]
+        mean = statistics.mean(abs(ratio) for ratio in ratios)
+        print(f"unseen {chip:10s} {len(ratios):3d} rows, mean {mean:.1%}, bias {statistics.mean(ratios):+.1%}", flush=True)
+
+
 def on_bound(constants):
     """The constants that ended on a bound."""
     return [name for name, value in constants.items() if value in bounds(name)]
@@ -426,16 +435,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--write", action="store_true", help="fit all rows and write the calibration")
+    parser.add_argument("--chips", action="store_true", help="leave out chips instead of models")
     args = parser.parse_args()
     rows = read_rows(args.folder)
-    constants = out_of_fold(rows)
-    naive(rows)
-    report(rows, constants)
+    if args.chips:
+        unseen_chips(rows)
+    else:
+        constants = out_of_fold(rows)
+        naive(rows)
+        report(rows, constants)
     if args.write:
-        found = fit(rows)
-        if stuck := on_bound(found):
+        fitted = fit(rows)
+        if stuck := on_bound(fitted):
             raise SystemExit(f"not written: {', '.join(stuck)} ended on a bound")
-        written(rows, found)
+        written(rows, fitted)
 
 
 if __name__ == "__main__":
