@@ -21,7 +21,7 @@ from roofline.cli.options.slice_options import chips_and_meshes
 from roofline.errors import UsageError
 from roofline.jax.tpu import compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
-from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed
+from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed, replicated
 from roofline.jax.tpu.slices import slice_named
 from roofline.render.tables import Paper
 
@@ -93,6 +93,14 @@ def test_without_shardings_the_first_axis_divides_the_last_argument() -> None:
     assert specs(placed((args, {}), THERE, batch=[0]).args) == [(), ("fsdp",), (), ()]
     with pytest.raises(Misfit, match="no such axis; it has fsdp, tensor"):
         placed((args, {}), THERE, shard="model")
+
+
+def test_arrays_that_an_axis_would_divide_are_named_where_every_device_has_them_whole() -> None:
+    # w is sharded; of 64 x 32 and 7 numbers in bf16 only the first can be divided, by either axis of 4.
+    args = (struct(64, 32, spec=("fsdp",), mesh=THERE), {"v": struct(64, 32), "b": struct(7)})
+    whole = replicated(placed((args, {}), THERE).args, THERE)
+    assert whole == {"arrays": 1, "bytes": 64 * 32 * 2, "largest": "bfloat16[64,32]", "axis": "fsdp"}
+    assert replicated(placed((args[:1], {}), THERE).args, THERE) == {}
 
 
 def test_without_a_mesh_it_is_that_of_the_shardings_or_one_axis() -> None:

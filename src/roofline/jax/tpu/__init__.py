@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from ...errors import UsageError
 from ...hlo.price.collectives import network_of
+from ...quantities import NOTABLE
 from ...sources import programs
-from ...units import parse, show
+from ...units import number_of, parse, percent, show
 from ...workload import PeakMemory, Recording
-from .compiling import Bounds, Compilation, Job, compiled
+from .compiling import Bounds, Compilation, Job, Replicated, compiled
 from .slices import Slice
 
 COMPILED = "compiled by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, in {seconds}, not run: figures are of one device"
@@ -42,7 +43,9 @@ def portable_job(function: Callable[..., Any], place: Slice, mesh: Mapping[str, 
             raise UsageError(str(misfit)) from None
         try:
             with jax.sharding.use_abstract_mesh(abstract):
-                return replace(made, portable=lowering.exported(ready, shapes.args, shapes.kwargs), assumed=shapes.assumed)
+                whole = lowering.replicated((shapes.args, shapes.kwargs), abstract)
+                made = replace(made, assumed=shapes.assumed, replicated=Replicated(**whole))
+                return replace(made, portable=lowering.exported(ready, shapes.args, shapes.kwargs))
         except ValueError as error:  # its own shardings may be of devices that are here
             try:
                 return replace(made, portable=lowering.exported(ready, args, kwargs))
@@ -65,7 +68,8 @@ def record_job(
     with compiled(job, bounds=bounds, cache=cache, fits=fits) as made:
         recording = programs.read(made.folder, job.slice.machine, network=lambda machine: network_of(machine, link), trips=trips)
     answer = made.answer
-    notes = (_described(made, job.slice), *job.assumed, *answer.assumed, *recording.notes)
+    whole = job.replicated or answer.replicated
+    notes = (_described(made, job.slice), *job.assumed, *answer.assumed, *_replicated(whole, recording.memory), *recording.notes)
     memory = recording.memory
     if answer.refused:
         notes = (REFUSED.format(reason=answer.refused), *notes)
@@ -84,6 +88,17 @@ def _described(made: Compilation, place: Slice) -> str:
         slice=place.title,
         mesh=mesh,
         seconds=show(round(made.seconds, 1), "s"),
+    )
+
+
+def _replicated(whole: Replicated | None, memory: PeakMemory | None) -> tuple[str, ...]:
+    """A note on arguments that every device has whole, where they take a notable part of its memory."""
+    if whole is None or memory is None or whole.bytes < NOTABLE * memory.needed_bytes:
+        return ()
+    arrays = f"{number_of(whole.arrays, 'argument')} of {show(whole.bytes, 'B')}"
+    return (
+        f"every device has {arrays} whole, {percent(whole.bytes / memory.needed_bytes)} of its memory; "
+        f"{whole.axis} would divide the largest, {whole.largest}",
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from lowering import Misfit, Portable, exported, jitted, lowered_again, mesh_axes, placed, typed_mesh  # type: ignore[import-not-found]
+from lowering import Misfit, Portable, exported, jitted, lowered_again, mesh_axes, placed, replicated, typed_mesh  # type: ignore[import-not-found]
 
 sys.path.pop(0)
 
@@ -93,7 +93,7 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
     axes = mesh_axes(arguments, devices, job["mesh"])
     mesh = typed_mesh(topologies.make_mesh(topology, tuple(axes.values()), tuple(axes)), arguments)
     shapes = placed(arguments, mesh, job["batch_args"], job["shard"])
-    answer["assumed"] = list(shapes.assumed)
+    answer["assumed"], answer["replicated"] = list(shapes.assumed), replicated((shapes.args, shapes.kwargs), mesh)
     ready = jitted(function)
     try:
         with jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else nullcontext():
@@ -107,7 +107,7 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
             raise error from None
     else:
         portable = exported(ready, *arguments)
-    answer["assumed"] = []
+    answer["assumed"], answer["replicated"] = [], {}
     lowered, axes = lowered_again(portable, mesh)
     return lowered, axes
 

@@ -55,12 +55,22 @@ KEPT = ("after_codegen", "after_optimizations")
 ASSIGNED = "*.after_optimizations.hlo.pb"
 
 
+class Replicated(Struct, frozen=True):
+    """Arguments that every device has whole although an axis of the mesh divides them: their number, bytes, the largest, and that axis."""
+
+    arrays: int = 0
+    bytes: int = 0
+    largest: str = ""
+    axis: str = ""
+
+
 class Job(Struct, frozen=True, kw_only=True):
     """What to compile: ``function`` by its name, or a ``portable`` one, for ``slice``.
 
     ``args`` are formats and sizes of arguments, in JAX's names; without them the function is called, and returns the function to compile
     with its arguments. ``mesh`` are the axes of the mesh with their sizes, ``batch_args`` and ``shard`` say how arguments without
-    shardings are divided (`lowering.placed`), ``options`` are the compiler's. ``assumed`` is what was assumed about a portable one.
+    shardings are divided (`lowering.placed`), ``options`` are the compiler's. ``assumed`` is what was assumed about a portable one,
+    ``replicated`` what every device has of it whole.
     """
 
     slice: Slice
@@ -72,6 +82,7 @@ class Job(Struct, frozen=True, kw_only=True):
     shard: str = ""
     options: Mapping[str, str] = {}
     assumed: tuple[str, ...] = ()
+    replicated: Replicated | None = None
 
     @property
     def name(self) -> str:
@@ -107,6 +118,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     device_kind: str = ""
     mesh: dict[str, int] = {}
     assumed: tuple[str, ...] = ()
+    replicated: Replicated | None = None
     key: str = ""
     cached: bool = False
     lowering_s: float = 0.0

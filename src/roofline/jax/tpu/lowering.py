@@ -116,6 +116,22 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
     return Arguments(placed_args, tree.map(weights, kwargs), tuple(assumed))
 
 
+def replicated(shapes: Any, mesh: Any) -> dict[str, Any]:
+    """The arrays that every device has whole although an axis divides them: their number and bytes, the largest, and that axis."""
+    found = []
+    for leaf in _module("jax").tree.leaves(shapes):
+        sharding = _named_sharding(leaf)
+        if sharding is None or any(part is not None for part in sharding.spec):
+            continue
+        axes = [axis for axis in mesh.axis_names if mesh.shape[axis] > 1 and any(size % mesh.shape[axis] == 0 for size in leaf.shape)]
+        if axes:
+            found.append((leaf.size * leaf.dtype.itemsize, _words(leaf), max(axes, key=lambda axis: mesh.shape[axis])))
+    if not found:
+        return {}
+    largest = max(found, key=lambda array: array[0])
+    return {"arrays": len(found), "bytes": sum(array[0] for array in found), "largest": largest[1], "axis": largest[2]}
+
+
 def jitted(function: Callable[..., Any], **options: Any) -> Any:
     """The function as one that can be lowered."""
     jax = _module("jax")
