@@ -43,6 +43,7 @@ COMMAND_LINES = {
     "check": "check ops.csv --chip h100 --require 'flops >= 1'",
     "jax-compare": "validate jax",
     "torch-compare": "validate torch",
+    "plan": "plan llama3-8b h100 x8",
     "chips": "chips",
     "measure": "chips measure --quick",
     "demo": "chips demo --no-open",

@@ -48,7 +48,6 @@ def parser() -> Parser:
     free = made.add_argument_group("free unless given")
     free.add_argument(
         "--mesh",
-        default="",
         metavar="AXIS=SIZE,…",
         help="sizes of tp, pp, vp, cp, ep, fsdp, data; one may be 'rest'; those not named are free",
     )
@@ -57,15 +56,14 @@ def parser() -> Parser:
         "--max", dest="most", action="append", default=[], metavar="AXIS=SIZE", help="the largest size of an axis: --max tp=8"
     )
     free.add_argument("--microbatch", metavar="N,…", help="sequences of a framework device at a time (default 1, 2, 4, 8, 16)")
-    free.add_argument("--format", default="", metavar="NAME,…", help=f"formats of the products: {', '.join(FORMATS)} (default bf16)")
+    free.add_argument("--format", metavar="NAME,…", help=f"formats of the products: {', '.join(FORMATS)} (default bf16)")
     free.add_argument(
         "--recompute",
-        default="",
         metavar="POLICY,…",
         help="none, selective, full, 'N of L layers', a share, or names of modules (default: tries three)",
     )
     stated = made.add_argument_group("stated or assumed")
-    stated.add_argument("--stack", default="", metavar="NAME", help=f"software: {', '.join(STACKS)} (default megatron, on TPUs maxtext)")
+    stated.add_argument("--stack", metavar="NAME", help=f"software: {', '.join(STACKS)} (default megatron, on TPUs maxtext)")
     stated.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE",
         help=f"graphs={'|'.join(GRAPHS)}, exchange-overlap=yes|no (experts), async-tp=yes|no, offload=yes|no (activations), routing=FACTOR",
@@ -114,13 +112,13 @@ def run(words: Sequence[str]) -> int:
             args.count,
             batch=args.batch,
             seq=args.seq,
-            mesh=args.mesh,
+            mesh=args.mesh or "",
             no=args.no,
             most={name: _size(name, size) for name, size in _pairs("--max", args.most).items()},
-            format=args.format,
-            recompute=args.recompute,
+            format=args.format or "",
+            recompute=args.recompute or "",
             microbatch=args.microbatch,
-            stack=args.stack,
+            stack=args.stack or "",
             settings=_pairs("--set", args.set),
             slices=args.slices,
             network=args.network,

@@ -23,15 +23,13 @@ def parser() -> Parser:
     made.add_argument("count", nargs="?", metavar="xN", help="number of chips: x8")
     made.add_argument("--prompt", type=at_least(1), metavar="N", help="tokens of a prompt (default 1000)")
     made.add_argument("--answer", type=at_least(1), metavar="N", help="tokens of an answer (default 1000)")
-    made.add_argument(
-        "--slo", default="", metavar="'ttft<1s tpot<30ms'", help="objective: bounds of the first token and of the further ones"
-    )
+    made.add_argument("--slo", metavar="'ttft<1s tpot<30ms'", help="objective: bounds of the first token and of the further ones")
     made.add_argument("--rate", metavar="N", help="requests a second, for the chips that they need: 12 or 12/s")
     made.add_argument(
         "--batch", type=at_least(1), metavar="N", help="sequences of a replica at a time (default: the most that --slo allows)"
     )
-    made.add_argument("--mesh", default="", metavar="tp=N", help="devices of a replica (default: tries powers of two)")
-    made.add_argument("--format", default="", metavar="NAME,…", help=f"formats of the weights: {', '.join(FORMATS)} (default bf16)")
+    made.add_argument("--mesh", metavar="tp=N", help="devices of a replica (default: tries powers of two)")
+    made.add_argument("--format", metavar="NAME,…", help=f"formats of the weights: {', '.join(FORMATS)} (default bf16)")
     made.add_argument("--kv", default="bf16", metavar="NAME", help="format of keys and values: bf16 or fp8 (default bf16)")
     made.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of a million tokens")
     made.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
@@ -47,11 +45,11 @@ def run(words: Sequence[str]) -> int:
         args.count,
         prompt=args.prompt,
         answer=args.answer,
-        slo=args.slo,
+        slo=args.slo or "",
         rate=_number("--rate", args.rate),
         batch=args.batch,
-        mesh=args.mesh,
-        format=args.format,
+        mesh=args.mesh or "",
+        format=args.format or "",
         kv=args.kv,
         domain=args.domain,
     )
