@@ -86,24 +86,21 @@ def question(
 ) -> Question:
     """The question that words of the command line, or arguments of `roofline.plan`, ask."""
     asked_model = load_model(model) if isinstance(model, str) else model
-    rate = None if network is None else parse(network, "B/s")
-    chips = asked_chips(chip, count, slices, domain, rate)
-    assumed = list(asked_model.notes)
-    if seq is None:
-        assumed.append(f"sequences of {USUAL_LENGTH} tokens")
-    if batch is None:
-        assumed.append(f"a batch of {USUAL_BATCH}")
-    length = seq or USUAL_LENGTH
-    named = stack or ("maxtext" if chips.is_tpu else "megatron")
-    if not stack:
-        assumed.append(f"the software of {named}")
+    chips = asked_chips(chip, count, slices, domain, None if network is None else parse(network, "B/s"))
+    length, usual_stack = seq or USUAL_LENGTH, "maxtext" if chips.is_tpu else "megatron"
+    taken = {
+        f"sequences of {USUAL_LENGTH} tokens": seq is None,
+        f"a batch of {USUAL_BATCH}": batch is None,
+        f"the software of {usual_stack}": not stack,
+    }
+    assumed = [*asked_model.notes, *(what for what, is_so in taken.items() if is_so)]
     asked = asked_mesh(mesh)
     for name in no:
         axis = _axis("--no", name)
         asked = replace(asked, sizes={**asked.sizes, axis: 1})
     fields, unsaid = _settings(settings or {}, asked_model, chips)
     if network is None and chips.count > chips.domain and not chips.is_tpu:
-        unsaid.append(f"a network of {parse_rate(chips.network)} a chip")
+        unsaid.append(f"a network of {show(chips.network, 'B/s', 3)} a chip")
     return Question(
         model=asked_model,
         chips=chips,
@@ -113,9 +110,9 @@ def question(
         formats=tuple(word("--format", name, FORMATS) for name in split_list(format or "bf16")),
         policies=tuple(recompute_of(words, asked_model.depth) for words in recompute_policies(recompute or POLICIES)),
         microbatches=MICROBATCHES if microbatch is None else tuple(microbatch_of(text) for text in split_list(str(microbatch))),
-        stack=word("--stack", named, STACKS, OTHER_STACKS),
+        stack=word("--stack", stack or usual_stack, STACKS, OTHER_STACKS),
         settings=fields,
-        most={_axis("--most", name): size for name, size in (most or {}).items()},
+        most={_axis("--max", name): size for name, size in (most or {}).items()},
         reserve=share("--reserve", reserve),
         assumed=(*assumed, *unsaid),
     )
@@ -169,10 +166,6 @@ def share(option: str, given: str | float) -> float:
     if not 0 <= value < 1:
         raise UsageError(f"{option} {given}: a share from 0 to below 1, such as 10%")
     return value
-
-
-def parse_rate(rate: float) -> str:
-    return show(rate, "B/s", 3)
 
 
 def _axis(option: str, name: str) -> str:

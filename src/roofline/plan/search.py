@@ -40,20 +40,21 @@ def find_plans(question: Question, anchor: str = "") -> Plans:
     runs = list(_fixed(question) if fixed else _free(question))
     if not runs:
         raise UsageError(_why_none(question))
-    plans, too_large, least = [], 0, None
-    for run in runs:
-        of_format = times[run.format.name]
-        if not fixed:
-            memory = memory_of(question.model, run, of_format, shares(question.model, run, question.chips.is_tpu))
-            if memory.total > TIGHT * question.usable:
-                too_large += 1
-                least = memory.total if least is None else min(least, memory.total)
-                continue
-        plans.append(as_plan(question, run, step_of(question.model, run, of_format), measured))
-    if not plans:
-        raise UsageError(_none_fits(question, len(runs), least or 0.0))
+    kept = runs
+    if not fixed:
+        needed = [(_bytes(question, run, times[run.format.name]), run) for run in runs]
+        kept = [run for size, run in needed if size <= TIGHT * question.usable]
+        if not kept:
+            raise UsageError(_none_fits(question, len(runs), min(size for size, _ in needed)))
+    plans = [as_plan(question, run, step_of(question.model, run, times[run.format.name]), measured) for run in kept]
     ordered = sorted(plans, key=lambda plan: (ORDER.index(plan.fits), plan.step_s, plan.memory["total"]))
-    return Plans.of(question, ordered, measured, tried=len(runs), too_large=too_large)
+    return Plans.of(question, ordered, measured, tried=len(runs), too_large=len(runs) - len(kept))
+
+
+def _bytes(question: Question, run: Run, times: Times) -> float:
+    """Bytes of the fullest device of a run."""
+    share = shares(question.model, run, question.chips.is_tpu)
+    return memory_of(question.model, run, times, share).total
 
 
 def _none_fits(question: Question, tried: int, least: float) -> str:

@@ -1,6 +1,7 @@
 """Serving plans: splits of some chips into replicas, the largest batch of each under an objective, and what a rate of requests needs."""
 
 import re
+from itertools import product
 from math import ceil
 from typing import Literal
 
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 from ..errors import UsageError
 from ..units import parse
 from .catalogue import load_model
+from .chips import Chips
 from .mesh import asked_mesh
 from .question import asked_chips, split_list
 from .serving import KV_BYTES, Replica, Served, Server
@@ -18,6 +20,7 @@ from .words import FORMATS, word
 USUAL_PROMPT, USUAL_ANSWER = 1000, 1000
 MOST_TENSOR = 16
 MOST_BATCH = 4096
+ALWAYS_ASSUMED = "no speculation, no shared prefixes, experts split over the tensor ranks"
 OBJECTIVES = ("ttft", "tpot")
 
 
@@ -89,65 +92,63 @@ def find_serving(
 ) -> ServingPlans:
     """The serving plans of a model on chips: every split into replicas, with its largest batch under the objective."""
     served_model = load_model(model)
+    tokens_in, tokens_out = prompt or USUAL_PROMPT, answer or USUAL_ANSWER
     chips = asked_chips(chip, count, 1, domain, None if network is None else parse(network, "B/s"))
     if chips.is_tpu:
         raise UsageError(f"{chips.machine.chip_name}: serving is planned for GPUs; its steps were compared with no TPU")
     word("--kv", kv, KV_BYTES)
     server, objective = Server(served_model, chips), asked_objective(slo)
-    asked = asked_mesh(mesh)
-    tensors = [asked.sizes["tp"]] if "tp" in asked.sizes else [2**power for power in range(5) if 2**power <= min(MOST_TENSOR, chips.domain)]
-    assumed = [f"prompts of {USUAL_PROMPT} tokens"] if prompt is None else []
-    assumed += [f"answers of {USUAL_ANSWER} tokens"] if answer is None else []
-    assumed += ["KV in bf16"] if kv == "bf16" else []
-    assumed += [*served_model.notes, "no speculation, no shared prefixes, experts split over the tensor ranks"]
-    plans, tables = [], {}
     formats = [word("--format", name, FORMATS) for name in split_list(format or "bf16")]
-    for tensor in tensors:
-        if chips.devices % tensor:
+    splits = list(product(_tensors(mesh, chips), formats))
+    plans, tables = [], {}
+    for tensor, number in splits:
+        replica = Replica(tensor=tensor, batch=batch or 1, prompt=tokens_in, answer=tokens_out, format=number, kv=kv)
+        try:
+            rows = _batches(server, replica, batch)
+        except UsageError:
+            if len(splits) == 1:
+                raise
             continue
-        for number in formats:
-            replica = Replica(
-                tensor=tensor, batch=batch or 1, prompt=prompt or USUAL_PROMPT, answer=answer or USUAL_ANSWER, format=number, kv=kv
-            )
-            try:
-                rows = _batches(server, replica, batch)
-            except UsageError:
-                if len(tensors) * len(formats) == 1:
-                    raise
-                continue
-            within = [served for served in rows if meets(served, objective)]
-            best = max(within or rows[:1], key=lambda served: served.tokens_per_s_per_chip)
-            if batch is None and within:
-                best = _largest(server, replica, best, objective)
-            plans.append(best)
-            tables[tensor, number.name] = rows
+        within = [served for served in rows if meets(served, objective)]
+        best = max(within or rows[:1], key=lambda served: served.tokens_per_s_per_chip)
+        plans.append(_largest(server, replica, best, objective) if batch is None and within else best)
+        tables[tensor, number.name] = rows
     if not plans:
         raise UsageError(
             f"{served_model.name} does not fit {chips.count} x {chips.machine.chip_name}: take more chips or a narrower --format"
         )
     plans.sort(key=lambda served: (not meets(served, objective), -served.tokens_per_s_per_chip))
     top = plans[0]
-    decode = top.tpot_s - top.parts["others' prefills"]
-    prefills, decodes = top.prefill_s, (answer or USUAL_ANSWER) * decode / top.batch
-    needed = None
-    if rate is not None:
-        needed = ceil(rate * (answer or USUAL_ANSWER) / (top.batch / top.tpot_s)) * top.mesh["tp"] // chips.machine.devices
+    decodes = tokens_out * (top.tpot_s - top.parts["others' prefills"]) / top.batch
+    replicas = None if rate is None else ceil(rate * tokens_out * top.tpot_s / top.batch)
+    taken = {
+        f"prompts of {USUAL_PROMPT} tokens": prompt is None,
+        f"answers of {USUAL_ANSWER} tokens": answer is None,
+        "KV in bf16": kv == "bf16",
+    }
     return ServingPlans(
         model=served_model.name,
         parameters=served_model.parameters,
         chip=chips.machine.chip_name,
         chips=chips.count,
         devices=chips.devices,
-        prompt=prompt or USUAL_PROMPT,
-        answer=answer or USUAL_ANSWER,
+        prompt=tokens_in,
+        answer=tokens_out,
         objective=objective,
         rate=rate,
-        chips_needed=needed,
-        prefill_share=prefills / (prefills + decodes),
+        chips_needed=None if replicas is None else replicas * top.mesh["tp"],
+        prefill_share=top.prefill_s / (top.prefill_s + decodes),
         plans=tuple(plans),
         batches=tuple(tables[top.mesh["tp"], top.format]),
-        assumed=tuple(assumed),
+        assumed=(*(what for what, is_so in taken.items() if is_so), *served_model.notes, ALWAYS_ASSUMED),
     )
+
+
+def _tensors(mesh: str, chips: Chips) -> list[int]:
+    """The devices of a replica to try: those given, or powers of two that divide the devices."""
+    asked = asked_mesh(mesh).sizes
+    sizes = [asked["tp"]] if "tp" in asked else [2**power for power in range(5) if 2**power <= min(MOST_TENSOR, chips.domain)]
+    return [size for size in sizes if chips.devices % size == 0]
 
 
 def _largest(server: Server, replica: Replica, best: Served, objective: dict[str, float]) -> Served:
