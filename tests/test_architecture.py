@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -79,6 +80,11 @@ def test_places_for_new_things_exist() -> None:
         code = "".join(file.read_text() for files in places.values() for file in files if file.suffix == ".py")
         lists = [name for name in names if name.isupper()]  # RULES, SOURCES, …
         assert [name for name in lists if not re.search(rf"^{name}\b.* = ", code, re.MULTILINE)] == []
+
+
+def test_no_folder_has_more_modules_than_one_can_read() -> None:
+    folders = Counter(path.parent.relative_to(SOURCE).as_posix() for path in MODULES)
+    assert {folder: count for folder, count in folders.items() if count > 25} == {}
 
 
 def test_every_file_fits_in_one_reading() -> None:

@@ -16,7 +16,7 @@ from roofline.plan.plans import EQUAL
 from roofline.plan.question import sequences
 from roofline.plan.schedule import spans
 from roofline.render.page.html import escaped
-from roofline.render.plans import FORMULAS, MEMORY, reason
+from roofline.render.plan.training import FORMULAS, MEMORY, reason
 from roofline.render.schema import plan_schema
 from roofline.units import show
 

@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 from watching import Watch
 
 import roofline as rl
-from roofline.render.plans_page import plans_page
+from roofline.render.plan.page import plans_page
 
 
 def test_a_plan_is_chosen_on_the_chart_and_in_the_table(watch: Watch, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ..plan.plans import Plan, Plans
 from ..plan.question import question
 from ..plan.search import find_plans
 from ..plan.words import FORMATS, GRAPHS, STACKS
-from ..render.plans import TOP, comparison, explanation, plan_rows, plans_text
+from ..render.plan.training import TOP, comparison, explanation, plan_rows, plans_text
 from ..render.tables import Paper
 from ..units import parse, parse_count
 from .options import BROKEN, Parser, at_least, is_page, output_options
@@ -129,7 +129,7 @@ def run(words: Sequence[str]) -> int:
     )
     emit(args, lambda page: _text(args, plans, page, tokens, price), plans, lambda: plan_rows(plans))
     if args.output:
-        from ..render.plans_page import plans_page
+        from ..render.plan.page import plans_page
 
         write_page(args, plans_page(plans))
     broken = [text for text, holds in ((text, holds(plans.best)) for text, holds in wanted) if not holds]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...errors import UnitError, UsageError
 from ...plan.serving_plans import find_serving
 from ...plan.words import FORMATS
-from ...render.serving import serving_rows, serving_text
+from ...render.plan.serving import serving_rows, serving_text
 from ...units import parse_count
 from ..options import Parser, at_least, output_options
 from ..output import emit

@@ -8,12 +8,12 @@ import json
 
 import msgspec
 
-from ..errors import clean
-from ..plan.plans import Plans
-from ..plan.schedule import spans
-from .export import to_json
-from .page.html import closed_policy, data_element, part, script_hash
-from .plans import FORMULAS, MEMORY, best_sentence, subject
+from ...errors import clean
+from ...plan.plans import Plans
+from ...plan.schedule import spans
+from ..export import to_json
+from ..page.html import closed_policy, data_element, part, script_hash
+from .training import FORMULAS, MEMORY, best_sentence, subject
 
 DETAILED = 40  # plans with a timeline on the page
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..plan.serving import Served
-from ..plan.serving_plans import ServingPlans
-from ..units import parse, percent, show
-from .tables import PLAIN, Paper, table
+from ...plan.serving import Served
+from ...plan.serving_plans import ServingPlans
+from ...units import parse, percent, show
+from ..tables import PLAIN, Paper, table
 
 HOUR_S, MILLION = parse("3600 s", "s"), parse("1 MB", "B")
 PARTS = ("products", "attention", "exchange", "kernels", "head", "host", "others' prefills")

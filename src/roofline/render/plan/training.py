@@ -5,9 +5,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..plan.plans import Plan, Plans
-from ..units import percent, show
-from .tables import PLAIN, Cell, Paper, side_by_side, table
+from ...plan.plans import Plan, Plans
+from ...units import percent, show
+from ..tables import PLAIN, Cell, Paper, side_by_side, table
+from ..time_bar import WIDEST as SCREEN
 
 TOP = 8
 MOST_PARTS = 6
@@ -18,19 +19,19 @@ HEADERS = ("#", "mesh", "mbs", "format", "again", "step", "80%", "tok/s/chip", "
 
 def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: float | None = None, price: float | None = None) -> str:
     """The first screen."""
-    best = plans.best
-    lines = [paper.paint(subject(plans), "bold"), paper.paragraph(best_sentence(plans, tokens, price)), ""]
+    best, prose = plans.best, paper.no_wider(SCREEN)
+    lines = [paper.paint(subject(plans), "bold"), prose.paragraph(best_sentence(plans, tokens, price)), ""]
     rows = [_row(plans, number, plan) for number, plan in enumerate(plans.plans[:top], 1)]
     lines.append(side_by_side(HEADERS, rows, paper, left=2))
     hidden = len(plans.plans) - top
     dropped = f"; {plans.too_large:,} do not fit" if plans.too_large else ""
     lines += [f"{plans.tried:,} plans{dropped}" + (f"; {hidden:,} more with --top" if hidden > 0 else ""), ""]
-    lines.append(paper.paragraph(f"Step of plan 1: {parts_sentence(best)}. Every term: --explain 1.", rest="  "))
+    lines.append(prose.paragraph(f"Step of plan 1: {parts_sentence(best)}. Every term: --explain 1.", rest="  "))
     if plans.anchor:
-        lines.append(paper.paragraph(f"Anchor: {plans.anchor}.", rest="  "))
+        lines.append(prose.paragraph(f"Anchor: {plans.anchor}.", rest="  "))
     if best.assumed:
-        lines.append(paper.paragraph(f"Assumed: {'; '.join(best.assumed)}. Change with the options, --set NAME=VALUE.", rest="  "))
-    lines.append(paper.paragraph(f"Interval: {plans.evidence}.", rest="  "))
+        lines.append(prose.paragraph(f"Assumed: {'; '.join(best.assumed)}. Change with the options, --set NAME=VALUE.", rest="  "))
+    lines.append(prose.paragraph(f"Interval: {plans.evidence}.", rest="  "))
     return "\n".join(lines)
 
 
