@@ -257,14 +257,19 @@ def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, c
 def test_the_command_shows_and_clears(profile: str, kept: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     read_file(profile, Reading(module=MODULE, cache=kept))
     size = kept.entries()[0][1]
+    program = kept.folder / "roofline-programs" / "key"  # one that was compiled for a slice
+    program.mkdir(parents=True)
+    (program / "answer.json").write_text("{}")
     assert main(["--cache", str(kept.folder), "--json", "-"]) == 0
     shown = json.loads(capsys.readouterr().out)
     assert (shown["folder"], shown["entries"], shown["bytes"]) == (str(kept.folder), 1, size)
+    assert (shown["programs"], shown["programs_bytes"]) == (1, 2)
     assert main(["--cache", str(kept.folder), "--clear"]) == 0
     said = capsys.readouterr()
-    assert "1 entry removed" in said.err
-    assert "entries  0" in said.out
+    assert "2 entries removed" in said.err
+    assert "entries   0" in said.out
     assert kept.entries() == []
+    assert not program.exists()
 
 
 def test_parts_of_real_captures_come_back_to_the_last_digit() -> None:

@@ -66,13 +66,18 @@ def fingerprint() -> str:
 
 
 class CacheListing(Struct, frozen=True, kw_only=True):
-    """The state of the cache as JSON: its folder, its number of entries, their bytes, and the limit on these."""
+    """The state of the cache as JSON: its folder, its number of entries, their bytes, and the limit on these.
+
+    ``programs`` are those that were compiled for slices of TPUs, which have a folder and a limit of their own.
+    """
 
     schema: str = "roofline.cache/1"
     folder: str
     entries: int
     bytes: int
     most_bytes: int
+    programs: int = 0
+    programs_bytes: int = 0
 
 
 class Cache(Struct, frozen=True):

@@ -1,11 +1,13 @@
-"""`roofline --cache`: show or clear the profile cache."""
+"""`roofline --cache`: show or clear the caches of profiles and of compiled programs."""
 
 import argparse
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
+from ...jax.tpu.compiling import INNER, cached_programs
 from ...render.tables import facts
 from ...sources.cache import Cache, cache_folder
 from ...units import show
@@ -16,7 +18,7 @@ from ..output import emit, write_message
 def parser() -> Parser:
     made = Parser(
         "--cache",
-        "Show or clear the profile cache: its folder, entries and size.\n"
+        "Show or clear the caches of parsed profiles and of programs compiled for slices of TPUs: folder, entries and size.\n"
         "An entry is not used once its file, the options or the version of roofline changed.",
         "roofline --cache --clear",
     )
@@ -31,14 +33,20 @@ def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     folder = args.folder or args.cache
     cache = Cache(Path(folder) if folder else cache_folder())
+    programs = cache.folder / INNER
     if args.clear:
-        gone = cache.clear()
+        compiled = [path for path, _ in cached_programs(programs)]
+        for path in compiled:
+            shutil.rmtree(path, ignore_errors=True)
+        gone = cache.clear() + len(compiled)
         write_message(f"{gone:,} {'entry' if gone == 1 else 'entries'} removed")
-    listing = cache.listing()
+    sizes = [bytes for _, bytes in cached_programs(programs)]
+    listing = replace(cache.listing(), programs=len(sizes), programs_bytes=sum(sizes))
     size = f"{show(listing.bytes, 'B')} of at most {show(listing.most_bytes, 'B')}"
+    known = [("folder", listing.folder), ("entries", f"{listing.entries:,}"), ("size", size)]
     emit(
         args,
-        lambda page: facts([("folder", listing.folder), ("entries", f"{listing.entries:,}"), ("size", size)], page),
+        lambda page: facts([*known, ("programs", f"{listing.programs:,} of {show(listing.programs_bytes, 'B')}")], page),
         listing,
         lambda: [{name: cell for name, cell in asdict(listing).items() if name != "schema"}],
     )

@@ -189,6 +189,16 @@ def compiled(
         yield Compilation(files, answer, time.monotonic() - began)
 
 
+def cached_programs(folder: Path) -> list[tuple[Path, int]]:
+    """The programs in a folder of compiled ones, each with its bytes, the most recently used first."""
+    found = []
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if path.is_dir() and (path / "answer.json").is_file():
+                found.append((path, sum(file.stat().st_size for file in path.iterdir())))
+    return sorted(found, key=lambda entry: entry[0].stat().st_mtime, reverse=True)
+
+
 def program_cache() -> Path:
     """The default folder of compiled programs."""
     return user_folder("ROOFLINE_CACHE", "cache") / INNER
@@ -292,10 +302,9 @@ def _store(files: Path, entry: Path) -> None:
             whole = Path(draft, "entry")
             shutil.copytree(files, whole)
             whole.rename(entry)
-        entries = sorted((path for path in entry.parent.iterdir() if path.is_dir()), key=lambda path: path.stat().st_mtime, reverse=True)
         total = 0
-        for path in entries:
-            total += sum(file.stat().st_size for file in path.iterdir())
+        for path, size in cached_programs(entry.parent):
+            total += size
             if total > MOST_BYTES and path != entry:
                 shutil.rmtree(path, ignore_errors=True)
 
