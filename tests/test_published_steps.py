@@ -10,6 +10,7 @@ DATA = Path(__file__).parent / "data" / "tpu" / "steps"
 # The program, its slice, the published step in seconds, and the peak of HBM that the compiler states. README.md there has the sources.
 STEPS = (
     ("decoder_32b_v5e_16x16", "v5e:16x16", 12.12, 12_901_421_568),
+    ("decoder_32b_v5p_4x4x4", "v5p:4x4x4", 7.30, 94_812_310_176),
     ("decoder_22b_v4_4x4x4", "v4:4x4x4", 26.81, 31_316_185_600),
 )
 
