@@ -7,16 +7,18 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from roofline.cli import main
 from roofline.cli.plan import run as main_plan
 from roofline.errors import RooflineError, UsageError
-from roofline.plan.plans import EQUAL
+from roofline.plan.plans import EQUAL, Compiled
 from roofline.plan.question import sequences
 from roofline.plan.schedule import spans
+from roofline.render.export import to_json
 from roofline.render.page.html import escaped
-from roofline.render.plan.training import FORMULAS, MEMORY, reason
+from roofline.render.plan.training import FORMULAS, MEMORY, compiled_text, reason
 from roofline.render.schema import plan_schema
 from roofline.units import show
 
@@ -184,6 +186,24 @@ def test_the_schema_in_the_package_describes_what_is_written(capsys: pytest.Capt
     for words in ([*WORDS, "--json", "-"], served):
         assert main(words) == 0
         jsonschema.validate(json.loads(capsys.readouterr().out), schema)
+
+
+def test_programs_stand_beside_plans_and_a_difference_is_explained() -> None:
+    plans = rl.plan("llama3-8b", "v5e", 64, batch=64, recompute="full", microbatch=1)
+    best = plans.best
+    near = Compiled(step_s=1.1 * best.step_s, low_s=best.step_s, high_s=1.2 * best.step_s, terms={"core": best.step_s})
+    far = Compiled(
+        step_s=9 * best.step_s, low_s=8 * best.step_s, high_s=9.5 * best.step_s, terms={"core": 1.0, "links up": 8 * best.step_s}
+    )
+    for program, explained in ((near, False), (far, True)):
+        compared = replace(plans, plans=(replace(best, compiled=program), *plans.plans[1:]))
+        text = compiled_text(compared)
+        assert f"{show(program.step_s, 's', 3)}" in text
+        assert ("the intervals do not meet. The program's largest term is links up" in text) == explained
+        assert json.loads(to_json(compared))["plans"][0]["compiled"]["step_s"] == program.step_s
+    assert compiled_text(plans) == ""
+    with pytest.raises(UsageError, match="compiled for slices of TPUs, not for h100-sxm"):
+        main_plan([*WORDS[1:], "--program", "math:sqrt"])
 
 
 def test_the_page_holds_the_json_and_a_step_of_every_stage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,9 +11,10 @@ from ..plan.plans import Plan, Plans
 from ..plan.question import question
 from ..plan.search import find_plans
 from ..plan.words import FORMATS, GRAPHS, STACKS
-from ..render.plan.training import TOP, comparison, explanation, plan_rows, plans_text
+from ..render.plan.training import TOP, comparison, compiled_text, explanation, plan_rows, plans_text
 from ..render.tables import Paper
 from ..units import parse, parse_count
+from .functions import load_function
 from .options import BROKEN, Parser, at_least, is_page, output_options
 from .output import emit, write_message, write_page
 
@@ -80,6 +81,12 @@ def parser() -> Parser:
         help="a measured step of this model, chips and software, which corrects all plans: 'pp=8 tp=4 data=rest mbs=1: 20.1 s'; "
         "for TIME also a profile",
     )
+    stated.add_argument(
+        "--program",
+        metavar="MODULE:FUNCTION",
+        help="for a slice of TPUs: a function of the mesh, {axis: size}, that gives (step, arguments); the best plans are compiled",
+    )
+    stated.add_argument("--programs", type=at_least(1), default=2, metavar="N", help="meshes to compile with --program (default 2)")
     shown = made.add_argument_group("what to show")
     shown.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"plans to list (default {TOP})")
     shown.add_argument("--explain", type=at_least(1), metavar="RANK", help="every term of a plan, and its memory")
@@ -105,28 +112,31 @@ def run(words: Sequence[str]) -> int:
     tokens = _number("--tokens", args.tokens)
     price = _number("--price", args.price)
     wanted = [_condition(text) for text in args.require]
-    plans = find_plans(
-        question(
-            args.model,
-            args.chip,
-            args.count,
-            batch=args.batch,
-            seq=args.seq,
-            mesh=args.mesh or "",
-            no=args.no,
-            most={name: _size(name, size) for name, size in _pairs("--max", args.most).items()},
-            format=args.format or "",
-            recompute=args.recompute or "",
-            microbatch=args.microbatch,
-            stack=args.stack or "",
-            settings=_pairs("--set", args.set),
-            slices=args.slices,
-            network=args.network,
-            domain=args.domain,
-            reserve=args.reserve,
-        ),
-        _anchor(args.anchor) if args.anchor else "",
+    asked = question(
+        args.model,
+        args.chip,
+        args.count,
+        batch=args.batch,
+        seq=args.seq,
+        mesh=args.mesh or "",
+        no=args.no,
+        most={name: _size(name, size) for name, size in _pairs("--max", args.most).items()},
+        format=args.format or "",
+        recompute=args.recompute or "",
+        microbatch=args.microbatch,
+        stack=args.stack or "",
+        settings=_pairs("--set", args.set),
+        slices=args.slices,
+        network=args.network,
+        domain=args.domain,
+        reserve=args.reserve,
     )
+    function = load_function("--program", args.program) if args.program else None
+    plans = find_plans(asked, _anchor(args.anchor) if args.anchor else "")
+    if function:
+        from .forms.plan_compiled import with_programs
+
+        plans = with_programs(plans, asked, function, args.programs)
     emit(args, lambda page: _text(args, plans, page, tokens, price), plans, lambda: plan_rows(plans))
     if args.output:
         from ..render.plan.page import plans_page
@@ -143,7 +153,7 @@ def _text(args: argparse.Namespace, plans: Plans, page: Paper, tokens: float | N
         return comparison(plans, args.compare[0], args.compare[1], page)
     if args.explain:
         return explanation(plans, args.explain, page, tokens=tokens, price=price)
-    return plans_text(plans, page, top=args.top, tokens=tokens, price=price)
+    return plans_text(plans, page, top=args.top, tokens=tokens, price=price) + compiled_text(plans, page)
 
 
 def page_name(text: str) -> str:

@@ -24,6 +24,15 @@ ANCHORED = "anchored"  # the band of plans that an anchor corrects
 Fits = Literal["yes", "tight", "needs offload"]
 
 
+class Compiled(Struct, frozen=True, kw_only=True):
+    """The step of a program that was compiled for a plan's mesh and played, with its interval and the seconds of each engine."""
+
+    step_s: float
+    low_s: float
+    high_s: float
+    terms: dict[str, float]
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """One plan: what is run, its seconds with an interval, its memory in bytes, and what was assumed for it.
 
@@ -47,6 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     parts: dict[str, float]
     unfamiliar: bool
     assumed: tuple[str, ...]
+    compiled: Compiled | None = None
 
     @property
     def name(self) -> str:

@@ -35,6 +35,30 @@ def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: fl
     return "\n".join(lines)
 
 
+def compiled_text(plans: Plans, paper: Paper = PLAIN) -> str:
+    """Plans beside their compiled programs, and what explains a difference that both intervals leave out."""
+    rows, notes = [], []
+    for number, plan in enumerate(plans.plans, 1):
+        program = plan.compiled
+        if program is None:
+            continue
+        planned = [show(plan.step_s, "s", 3), f"{show(plan.low_s, 's', 3)} to {show(plan.high_s, 's', 3)}"]
+        played = [show(program.step_s, "s", 3), f"{show(program.low_s, 's', 3)} to {show(program.high_s, 's', 3)}"]
+        rows.append([str(number), plan.name, *planned, *played])
+        if program.low_s > plan.high_s or program.high_s < plan.low_s:
+            notes.append(paper.paragraph(f"{number}: {difference(plan)}", rest="  "))
+    return "\n".join(["", "", table(("#", "mesh", "planned", "80%", "compiled", "interval"), rows, paper, left=2), *notes]) if rows else ""
+
+
+def difference(plan: Plan) -> str:
+    """What explains that a compiled program takes another time than its plan: the largest term of each."""
+    assert plan.compiled
+    part, seconds = max(plan.parts.items(), key=lambda item: item[1])
+    engine, busy = max(plan.compiled.terms.items(), key=lambda item: item[1], default=("core", plan.compiled.step_s))
+    largest = f"{engine} ({show(busy, 's', 3)}), the plan's {part} ({show(seconds, 's', 3)})"
+    return f"the intervals do not meet. The program's largest term is {largest}: its work or its exchanges are not those of the plan"
+
+
 def subject(plans: Plans) -> str:
     """What is planned."""
     active = f", {_billions(plans.active_parameters)} active" if plans.active_parameters < 0.7 * plans.parameters else ""
