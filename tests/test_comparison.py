@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from roofline.comparison import Comparison, compare
+from roofline.comparison import compare
+from roofline.comparison.values import Comparison
 from roofline.render.comparison import changes_text
 from roofline.render.tables import PLAIN
-from roofline.report import CeilingInfo, DeviceInfo, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
+from roofline.report import CeilingInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
 from roofline.workload import Coverage, PeakMemory
 
 TOY = MachineInfo(name="toy", ceilings=(CeilingInfo(resource="hbm", rate=10, per="B/s", provenance="user"),))
@@ -21,7 +22,7 @@ def op(id: int, name: str, time_s: float | None, floor_s: float | None = 1.0, **
 
 
 def report(*ops: OpInfo, machine: MachineInfo = TOY, **details: object) -> Report:
-    return Report(input=InputInfo(format="table"), machine=machine, ops=ops, **details)  # type: ignore[arg-type]
+    return Report(**{"input": InputInfo(format="table"), "machine": machine, "ops": ops, **details})  # type: ignore[arg-type]
 
 
 def changes(found: Comparison) -> list[tuple[str, str, float | None]]:
@@ -251,16 +252,15 @@ def test_the_changes_of_equal_ops_are_one_row_of_the_table() -> None:
     assert changes_text(compare(layers(2.0), layers(2.0)), PLAIN).endswith("\n\nAll 4 ops are the same.")
 
 
-def test_what_was_recorded_outside_of_steps_is_told_where_it_differs() -> None:
+def test_what_was_recorded_outside_of_steps_is_not_compared() -> None:
     def run(outside_s: float) -> Report:
         shares = tuple(StepShare(op=0, step=key, count=1, time_s=1.0) for key in range(2))
         return report(
             op(0, "matmul", 2.0 + outside_s), steps=tuple(StepInfo(step=key, name="s", time_s=1.0) for key in range(2)), by_step=shares
         )
 
-    assert compare(run(0.5), run(0.5)).notes == ()
-    (note,) = compare(run(0.5), run(0.0)).notes
-    assert note == "20% of op time is outside of steps before, 0% after: times and amounts of ops are per step and device"
+    found = compare(run(0.5), run(0.0))
+    assert (found.per, found.before.time_s, found.after.time_s, found.notes) == ("step", 1.0, 1.0, ())
 
 
 def test_runs_with_different_numbers_of_steps_are_compared_per_step() -> None:
@@ -281,8 +281,8 @@ def test_runs_with_different_numbers_of_steps_are_compared_per_step() -> None:
     assert (found.per, found.notes) == ("step", ("2 steps before, 5 after: times and amounts of ops are per step and device",))
     assert re.search(r"op +matched by +before/step +after/step +change/step", changes_text(found, PLAIN))
     assert "work/step" in changes_text(found, PLAIN)
-    same = compare(run(2, 4.0), run(2, 2.0))  # equal numbers of steps: whole runs
-    assert (same.per, same.deltas[0].before.time_s, same.notes) == ("", 8.0, ())
+    same = compare(run(2, 4.0), run(2, 2.0))
+    assert (same.per, same.deltas[0].before.time_s, same.notes) == ("step", 4.0, ())
 
 
 def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device() -> None:
@@ -297,6 +297,7 @@ def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device(
         ops=(replace(ran, time_s=8.0), replace(counted(1, "once", 1.0, 5, 5), time_s=1.0)),
         steps=steps,
         by_step=shares,
+        by_device=tuple(DeviceShare(op=0, device=number, count=4, time_s=4.0) for number in (0, 1)),
     )
     program = replace(report(counted(0, "a", 2.0, 100, 10, module="m")), input=InputInfo(format="hlo"))
     found = compare(profile, program)

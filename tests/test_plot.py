@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from every import every
 from roofline.analysis import analyze
-from roofline.checking.report_changes import trend
 from roofline.comparison import compare
+from roofline.comparison.runs import trend
 from roofline.cost import Cost
 from roofline.errors import OutputError, UsageError
 from roofline.formulas import matmul

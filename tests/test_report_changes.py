@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofline.checking.report_changes import difference, report_changes, trend
 from roofline.cli import main
+from roofline.comparison import compare
+from roofline.comparison.runs import difference, trend
+from roofline.comparison.values import ReportChanges
 from roofline.render.change_comment import change_comment, change_sentence
-from roofline.report import Point, Report
+from roofline.report import DeviceInfo, DeviceShare, InputInfo, Point, Report, StepInfo, StepShare
 from test_comparison import op, report
 
 DOT = "dot 8×8×8 bf16"
@@ -23,6 +25,10 @@ def version(step: float = 1.0, matmul: float = 0.5, **details: object) -> Report
         op(1, "copy.2", 0.25, 0.125, scope="mlp", label="mlp  copy bf16[8]", bytes={"hbm": 50}),
         points=(Point(scope="average", time_s=step, lost={"idle": step - matmul - 0.25}), Point(scope="total", time_s=10 * step)),
     )
+
+
+def changes(before: list[Report], after: list[Report], files: tuple[str, str] = ("before", "after")) -> ReportChanges:
+    return compare(before, after, files).changes
 
 
 def test_the_comment_says_what_got_slower_and_why() -> None:
@@ -43,7 +49,7 @@ def test_the_comment_says_what_got_slower_and_why() -> None:
         op(5, "sort.1", 0.125, 0.1, scope="mlp", label="mlp  sort bf16[8]"),
         points=(Point(scope="average", time_s=1.5, lost={"idle": 0.625}), Point(scope="total", time_s=15.0)),
     )
-    text = change_comment(report_changes([before], [after], ("a.json", "b.json")))
+    text = change_comment(changes([before], [after], ("a.json", "b.json")))
     assert text.startswith("**Step time 1 s → 1.5 s: 50% slower.**")
     slower = text[text.index("### Slower") : text.index("### New ops")]
     assert (
@@ -63,23 +69,23 @@ def test_ops_are_matched_by_what_they_are_and_not_by_their_numbers() -> None:
         report(*(op(place, name, time, label=label) for place, (name, label, time) in enumerate(zip(of, labels, times, strict=True))))
         for of in names
     ]
-    found = report_changes(sides[:1], sides[1:])
+    found = changes(sides[:1], sides[1:])
     assert all(one.seconds.change == 0 and one.matched == "both" for one in found.ops)
     assert change_sentence(found) == "Time of all ops 4 s → 4 s: the same."
 
 
 def test_a_time_from_twice_as_long_is_told_as_a_factor() -> None:
-    found = report_changes([report(op(0, "a", 1.0))], [report(op(0, "a", 3.0))])
+    found = changes([report(op(0, "a", 1.0))], [report(op(0, "a", 3.0))])
     assert change_sentence(found) == "Time of all ops 1 s → 3 s: 3 times as long."
 
 
 def test_a_change_within_the_noise_of_the_runs_is_none() -> None:
     noisy = [[version(step) for step in runs] for runs in ((1.0, 1.2, 0.8), (1.05, 1.25, 0.85))]
-    found = report_changes(*noisy)
+    found = changes(*noisy)
     assert found.headline is not None
     assert found.headline.is_noise
     assert "5% slower, within the noise of 3 and 3 runs" in change_sentence(found)
-    steady = report_changes([version(one) for one in (1.0, 1.01, 0.99)], [version(one) for one in (1.05, 1.06, 1.04)])
+    steady = changes([version(one) for one in (1.0, 1.01, 0.99)], [version(one) for one in (1.05, 1.06, 1.04)])
     assert "5% slower, beyond the noise of 3 and 3 runs (+2.7% to +7.3%)." in change_sentence(steady)
 
 
@@ -168,7 +174,7 @@ def test_more_than_two_versions_are_a_trend_with_a_figure(tmp_path: Path, capsys
 
 
 def test_idle_time_stands_where_its_size_puts_it_and_small_changes_are_counted() -> None:
-    found = report_changes([version(step=1.0)], [version(step=20.0, matmul=0.501)])  # 18.999 s more idle time, 1 ms more in the product
+    found = changes([version(step=1.0)], [version(step=20.0, matmul=0.501)])  # 18.999 s more idle time, 1 ms more in the product
     text = change_comment(found)
     slower = text[text.index("### Slower") :].split("###")[1]
     assert slower.splitlines()[2:4] == ["- idle time +19 s (250 ms → 19.25 s)", "- 1 op by less than 0.1% of the time each"]
@@ -179,11 +185,11 @@ def test_an_op_in_another_number_format_is_the_same_op() -> None:
         report(
             op(0, "dot.1", time, scope="attn", label=f"attn  dot 8×8×8 {format}", bytes={"hbm": size}),
             op(1, "add.1", 1.0, label=f"add {format}[8]"),
-            op(2, "copy.1", 1.0, label=f"copy {format}[8]{'' if format == 'bf16' else ' twice'}"),  # another op altogether
+            op(2, f"copy.{time:g}", 1.0, label=f"copy {format}[8]{'' if format == 'bf16' else ' twice'}"),  # another op altogether
         )
         for format, time, size in (("bf16", 1.0, 100), ("fp32", 4.0, 200))
     ]
-    found = {one.op: one for one in report_changes(sides[:1], sides[1:]).ops}
+    found = {one.op: one for one in changes(sides[:1], sides[1:]).ops}
     assert found["attn: dot 8×8×8 fp32"].reasons[:2] == ("number format bf16 → fp32", "more bytes (+100%)")
     assert {name: one.matched for name, one in found.items()} == {
         "attn: dot 8×8×8 fp32": "both",
@@ -195,8 +201,8 @@ def test_an_op_in_another_number_format_is_the_same_op() -> None:
 
 def test_ops_of_which_two_formats_are_gone_are_not_guessed() -> None:
     before = report(op(0, "a", 1.0, label="add bf16[8]"), op(1, "b", 1.0, label="add fp16[8]"))
-    after = report(op(0, "a", 1.0, label="add fp32[8]"))
-    assert sorted(one.matched for one in report_changes([before], [after]).ops) == ["gone", "gone", "new"]
+    after = report(op(0, "c", 1.0, label="add fp32[8]"))
+    assert sorted(one.matched for one in changes([before], [after]).ops) == ["gone", "gone", "new"]
 
 
 def test_versions_of_one_folder_are_told_apart_below_the_axis() -> None:
@@ -205,3 +211,45 @@ def test_versions_of_one_folder_are_told_apart_below_the_axis() -> None:
     names = [f"/a/long/folder/of/runs/of/one/program/version_{number}.xplane.pb.gz" for number in (1, 2, 3)]
     ax = trend_chart(trend([[version()], [version(2.0)], [version(3.0)]], names))
     assert [text.get_text() for text in ax.get_xticklabels()] == ["version_1", "version_2", "version_3"]
+
+
+def test_an_op_whose_shape_changed_is_the_same_op_in_rows_and_in_kinds() -> None:
+    def version(batch: int, scope: str, **details: object) -> Report:
+        label = f"{scope}  dot {batch}×8×8 bf16"
+        return report(op(0, "dot.1", 1.0 * batch, scope=scope, label=label, work={"matrix/bf16": 10 * batch}, **details))
+
+    found = compare(version(1, "attn"), version(2, "attn"))
+    (row,), (kind,) = found.deltas, found.changes.ops
+    assert (row.matched, row.change_s) == ("module and name", 1.0)
+    assert (kind.matched, kind.seconds.change, kind.reasons[:2]) == ("both", 1.0, ("before: attn: dot 1×8×8 bf16", "more work (+100%)"))
+    # With another scope and another shape the name alone, which compilers give again to other ops, says nothing.
+    assert [delta.matched for delta in compare(version(1, "attn"), version(2, "mlp")).deltas] == ["new", "vanished"]
+    assert [kind.matched for kind in changes([version(1, "attn")], [version(2, "mlp")]).ops] == ["new", "gone"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "f", "g"]), st.floats(0.001, 1000)), min_size=2, max_size=16))
+def test_the_changes_by_kind_sum_to_those_op_by_op(ops: list[tuple[str, str, float]]) -> None:
+    half = len(ops) // 2
+    sides = [
+        report(*(op(place, name, time, scope=scope, label=f"{scope}  {name}") for place, (name, scope, time) in enumerate(some)))
+        for some in (ops[:half], ops[half:])
+    ]
+    found = compare(sides[0], sides[1])
+    assert sum(kind.seconds.change for kind in found.changes.ops) == pytest.approx(found.change_s, abs=1e-6)
+
+
+def test_both_views_of_a_comparison_are_per_step_on_one_device() -> None:
+    def run(time_s: float) -> Report:
+        # Two steps on each of two devices.
+        return report(
+            op(0, "a", 4 * time_s, count=4),
+            input=InputInfo(format="xspace", devices=tuple(DeviceInfo(id=number, name="chip") for number in (0, 1))),
+            steps=tuple(StepInfo(step=number, time_s=time_s) for number in (0, 1)),
+            by_step=tuple(StepShare(op=0, step=number, count=2, time_s=2 * time_s) for number in (0, 1)),
+            by_device=tuple(DeviceShare(op=0, device=number, count=2, time_s=2 * time_s) for number in (0, 1)),
+        )
+
+    found = compare(run(1.0), run(3.0))
+    (row,), (kind,) = found.deltas, found.changes.ops
+    assert (found.per, found.before.time_s, found.after.time_s) == ("step", 1.0, 3.0)
+    assert (row.change_s, kind.seconds.change, kind.launches.after) == (2.0, 2.0, 1)

@@ -199,9 +199,9 @@ def _idle(report: Report) -> Number | None:
 
 def run_s(report: Report) -> Number | None:
     """The wall clock of the run."""
-    if report.coverage.run_s is not None:
-        return report.coverage.run_s
-    return report.total.time_s if report.total else None
+    known = (report.coverage.run_s, report.total.time_s if report.total else None)
+    one_device_s = report.coverage.wall_s if len(report.input.devices) < 2 else None  # else it is in device-seconds
+    return next((seconds for seconds in (*known, one_device_s) if seconds is not None), None)
 
 
 def _of_memory(field: str) -> Callable[[Report], Number | None]:

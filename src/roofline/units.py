@@ -291,6 +291,15 @@ def percent(fraction: float | None) -> str:
     return f"{share:,.0f}%" if share >= 9.95 or share == 0 else f"{share:.2g}%"
 
 
+def signed_percent(part: float) -> str:
+    """A percentage with its sign.
+
+    >>> signed_percent(-0.05)
+    '−5%'
+    """
+    return f"{'−' if part < 0 else '+'}{percent(abs(part))}"
+
+
 def number_of(number: int, noun: str) -> str:
     """A number of things.
 

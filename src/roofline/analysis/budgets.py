@@ -10,7 +10,7 @@ from ..checking import BudgetCheck, Check, check_conditions
 from ..checking.amounts import amount_of
 from ..checking.baselines import Baseline, baseline_of
 from ..checking.conditions import Condition, Quantity, parse_conditions
-from ..checking.report_changes import difference, headline_of
+from ..comparison.runs import difference, headline_of
 from ..errors import expect
 from ..machines import load
 from ..report import Report

@@ -95,9 +95,13 @@ def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, Basel
 
 def kind_of(op: OpInfo) -> str:
     """The kind of an op: its scope, operation, shape and number format, else its name without numbering."""
+    return f"{op.scope}: {operation_of(op)}" if op.scope else operation_of(op)
+
+
+def operation_of(op: OpInfo) -> str:
+    """What an op does: its operation, shape and number format, else its name without numbering."""
     what = op.label.partition("  ")[2] or op.label or op.name
-    what = stem(what) if what == op.name else what
-    return f"{op.scope}: {what}" if op.scope else what
+    return stem(what) if what == op.name else what
 
 
 def _sum(ops: list[OpInfo], name: str) -> Number:

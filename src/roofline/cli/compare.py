@@ -2,9 +2,9 @@
 
 import argparse
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,15 @@ import msgspec
 
 from ..analysis.budgets import check_change, read_conditions
 from ..checking import Check
-from ..checking.report_changes import ReportChanges, Trend, report_changes, trend
-from ..comparison import Delta, compare
+from ..comparison import compare, median_run
+from ..comparison.runs import Trend, headline_of, trend
+from ..comparison.values import Delta
 from ..errors import MachineError, SourceError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
 from ..render.budgets import checks_text
 from ..render.change_comment import change_comment, change_sentence, trend_markdown, trend_rows, trend_sentence
-from ..render.comparison import changes_text, comparison_with_changes
+from ..render.comparison import changes_text, comparison_with_checks
 from ..render.export import Row
 from ..render.tables import Paper, table
 from ..report import Report
@@ -97,16 +98,11 @@ def run(words: Sequence[str]) -> int:
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
         reports[name] = _report(args, name, machines)
     versions = [[reports[name] for name in runs] for runs in names]
-
-    @cache
-    def changes() -> ReportChanges:  # takes seconds for large reports, and only some outputs need it
-        return report_changes(versions[0], versions[-1], (names[0][0], names[-1][0]))
-
-    checks = _limits(args, versions, changes) if args.require else ()
+    checks = _limits(args, versions, names[0][0]) if args.require else ()
     if len(versions) > 2:
         _emit_trend(args, trend(versions, [runs[0] for runs in names]), checks)
     else:
-        _emit_change(args, versions, names, changes, checks)
+        _emit_change(args, versions, names, checks)
     return BROKEN if any(one.holds is False for one in checks) else NOT_KNOWN if any(one.holds is None for one in checks) else 0
 
 
@@ -126,25 +122,25 @@ def _versions(args: argparse.Namespace) -> list[list[str]]:
     return [[files.pop(0) for _ in range(count)] for count in counts]
 
 
-def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], changes: Callable[[], ReportChanges]) -> tuple[Check, ...]:
+def _limits(args: argparse.Namespace, versions: Sequence[Sequence[Report]], file: str) -> tuple[Check, ...]:
     """The conditions, checked on the first and the last version."""
-    headline = changes().headline
-    limits = read_conditions(args.require, headline.quantity if headline else "time")
-    return check_change(versions[0], versions[-1], limits, changes().files[0]).checks
+    limits = read_conditions(args.require, headline_of([*versions[0], *versions[-1]]))
+    return check_change(versions[0], versions[-1], limits, file).checks
 
 
 def _emit_change(
     args: argparse.Namespace,
     versions: list[list[Report]],
     names: list[list[str]],
-    changes: Callable[[], ReportChanges],
     checks: tuple[Check, ...],
 ) -> None:
-    (before, first), (after, last) = (_median(runs, of) for runs, of in zip(versions, names, strict=True))
-    found = compare(before, after, (first, last))
+    places = [median_run(runs) for runs in versions]
+    before, after = (runs[place] for runs, place in zip(versions, places, strict=True))
+    first, last = (of[place] for of, place in zip(names, places, strict=True))
+    found = compare(versions[0], versions[1], (first, last))
 
     def comment() -> str:
-        return change_comment(changes(), checks, found.notes)
+        return change_comment(found.changes, checks, found.notes)
 
     if args.output and is_page(args.output):
         from ..render.page.large_reports import left_out
@@ -166,10 +162,10 @@ def _emit_change(
     def text(page: Paper) -> str:
         if args.markdown == "-":
             return comment().rstrip("\n")
-        noise = [change_sentence(changes())] if max(map(len, versions)) > 1 else []
+        noise = [change_sentence(found.changes)] if max(map(len, versions)) > 1 else []
         return "\n\n".join(filter(None, [changes_text(found, page, args.top), *noise, checks_text(checks)]))
 
-    value = comparison_with_changes(found, changes(), checks) if args.json else found
+    value = comparison_with_checks(found, checks) if args.json else found
     emit(args, text, value, lambda: [_row(delta) for delta in found.deltas])
 
 
@@ -197,13 +193,6 @@ def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...
         ]
 
     emit(args, text, {**msgspec.to_builtins(found), "checks": checks}, rows)
-
-
-def _median(runs: Sequence[Report], names: Sequence[str]) -> tuple[Report, str]:
-    """The run with the median time, and its name."""
-    times = [(point.time_s or 0.0) if (point := report.main_point) else 0.0 for report in runs]
-    place = sorted(range(len(runs)), key=times.__getitem__)[len(runs) // 2]
-    return runs[place], names[place]
 
 
 def _check_program_options(args: argparse.Namespace) -> None:

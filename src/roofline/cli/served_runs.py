@@ -8,11 +8,10 @@ from pathlib import Path
 import msgspec
 
 from ..analysis import open_report
-from ..checking.report_changes import report_changes
 from ..comparison import compare
 from ..errors import SourceError
 from ..files.input_limits import Limits, set_limits
-from ..render.comparison import comparison_with_changes
+from ..render.comparison import comparison_with_checks
 from ..render.export import to_json
 from ..render.page.large_reports import shortened, shortened_comparison
 from ..render.page.words import words_json
@@ -48,7 +47,7 @@ def compare_reports(
     reports = msgspec.json.decode(old, type=Report), msgspec.json.decode(new, type=Report)
     comparison = compare(*reports, (before, after))
     short = shortened_comparison(comparison)
-    body = to_json(comparison_with_changes(comparison, report_changes([reports[0]], [reports[1]], (before, after))))
+    body = to_json(comparison_with_checks(comparison))
     words = words_json(shortened(reports[1]), shortened(reports[0]), short)
     return Answer(body=body, page=b"" if short is comparison else to_json(short), words=words)
 

@@ -20,7 +20,8 @@ from ..analysis.what_if import what_if as predict
 from ..checking import Check
 from ..checking.amounts import counted_ops
 from ..checking.op_filter import filtered
-from ..checking.report_changes import Change, OpChange, report_changes
+from ..comparison import compare
+from ..comparison.values import Change, OpChange
 from ..errors import UsageError, did_you_mean
 from ..formulas import all_formulas, lookup
 from ..machines import catalogue, load
@@ -105,7 +106,7 @@ class AgentTools:
         limits: what may change, such as "time +5%, hbm +2%, mfu -1%"; the answer says which are broken.
         """
         sides = [self._report(name, chip) for name in (before, after)]
-        found = report_changes(sides[:1], sides[1:], (before, after))
+        found = compare(sides[0], sides[1], (before, after)).changes
         words = read_conditions(limits, found.headline.quantity if found.headline else "time") if limits else ()
         checked = check_change(sides[:1], sides[1:], self.folder.conditions(words), before)
         changed = [one for one in found.ops if one.seconds.change or one.matched != "both"]

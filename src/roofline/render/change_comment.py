@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 from ..checking import Check
-from ..checking.report_changes import Change, OpChange, ReportChanges, Spread, Trend, signed_percent
-from ..units import percent, plain
+from ..comparison.runs import Spread, Trend
+from ..comparison.values import Change, OpChange, ReportChanges
+from ..units import percent, plain, signed_percent
 from .budgets import amount_text, check_text, without_repeated_causes
 from .markdown import markdown_table, with_escapes
 

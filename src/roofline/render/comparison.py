@@ -7,8 +7,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ..checking import Check
-from ..checking.report_changes import ReportChanges
-from ..comparison import TIME, Comparison, Delta, Figure, Side
+from ..comparison.values import TIME, Comparison, Delta, Figure, Side, summed
 from ..cost import sum_or_unknown
 from ..units import number_of, percent, plain, show
 from .tables import Cell, Paper, facts, table
@@ -24,9 +23,9 @@ _WHOLE = ("step time", "run time", "peak memory", "ops")  # figures that are not
 _UNTIMED = ["op", "matched by", "min. before", "min. after", "change", "share", "work", "hbm", "launches", "bound"]
 
 
-def comparison_with_changes(found: Comparison, changes: ReportChanges, checks: Sequence[Check] = ()) -> dict[str, object]:
-    """The output of ``roofline compare --json``: the comparison op by op, the overall changes, and the checked conditions."""
-    return {**to_builtins(found), "changes": changes, "checks": checks}
+def comparison_with_checks(found: Comparison, checks: Sequence[Check] = ()) -> dict[str, object]:
+    """The output of ``roofline compare --json``: the comparison, and the checked conditions."""
+    return {**to_builtins(found), "checks": checks}
 
 
 def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
@@ -101,27 +100,11 @@ def _sum(label: str, deltas: Sequence[Delta]) -> Delta:
     return replace(
         deltas[0],
         label=label,
-        before=_side([one.before for one in deltas]),
-        after=_side([one.after for one in deltas]),
+        before=summed(one.before for one in deltas),
+        after=summed(one.after for one in deltas),
         change_s=sum_or_unknown(one.change_s for one in deltas),
         share=sum_or_unknown(one.share for one in deltas),
         floor_change_s=sum_or_unknown(one.floor_change_s for one in deltas),
-    )
-
-
-def _side(sides: Sequence[Side]) -> Side:
-    time_s, floor_s = sum_or_unknown(one.time_s for one in sides), sum_or_unknown(one.floor_s for one in sides)
-    return replace(
-        sides[0],
-        ops=tuple(op for one in sides for op in one.ops),
-        names=tuple(name for one in sides for name in one.names),
-        count=sum(one.count for one in sides),
-        time_s=time_s,
-        floor_s=floor_s,
-        efficiency=floor_s / time_s if floor_s and time_s else None,
-        flops=sum(one.flops for one in sides),
-        bytes={level: sum(one.bytes.get(level, 0) for one in sides) for level in sides[0].bytes},
-        launches=sum(one.launches for one in sides),
     )
 
 

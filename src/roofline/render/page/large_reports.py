@@ -4,7 +4,7 @@ from collections.abc import Container
 
 from msgspec.structs import replace
 
-from ...comparison import Comparison
+from ...comparison.values import Comparison
 from ...report import LaneInfo, Report
 from ...units import percent
 
@@ -47,7 +47,8 @@ def shortened_comparison(comparison: Comparison) -> Comparison:
     if count <= MOST_OPS:
         return comparison
     note = f"the page has the largest {MOST_OPS:,} of {count:,} changes; --json and --csv have every one"
-    return replace(comparison, deltas=comparison.deltas[:MOST_OPS], notes=(*comparison.notes, note))
+    changes = replace(comparison.changes, ops=comparison.changes.ops[:MOST_OPS])
+    return replace(comparison, deltas=comparison.deltas[:MOST_OPS], notes=(*comparison.notes, note), changes=changes)
 
 
 def _lane(lane: LaneInfo, ids: Container[int]) -> LaneInfo:

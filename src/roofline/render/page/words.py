@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ...analysis.findings.stragglers import slower_devices
-from ...comparison import TIME, Comparison, Delta, Side
+from ...comparison.values import TIME, Comparison, Delta, Side
 from ...quantities import NOTABLE
 from ...report import Report
 from ...resource import HBM

@@ -3,7 +3,7 @@
 from matplotlib.axes import Axes
 from msgspec.structs import replace
 
-from ...comparison import TIME, Comparison, Delta, Side
+from ...comparison.values import TIME, Comparison, Delta, Side
 from ...errors import UsageError
 from ...units import show
 from ..comparison import folded, speed_text

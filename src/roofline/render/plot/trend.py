@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from ...checking.report_changes import Spread, Trend
+from ...comparison.runs import Spread, Trend
 from ...errors import UsageError
 from ...units import show
 from ..geometry import Extent
