@@ -177,6 +177,8 @@ def change(before: Number, after: Number) -> Number:
 def summed(sides: Iterable[Side]) -> Side:
     """One side for several; nothing for none."""
     parts = list(sides)
+    if len(parts) == 1:
+        return parts[0]
     time_s, floor_s = sum_or_unknown(part.time_s for part in parts), sum_of_known(part.floor_s for part in parts)
     levels = dict.fromkeys(level for part in parts for level in part.bytes)
     return Side(
@@ -185,7 +187,7 @@ def summed(sides: Iterable[Side]) -> Side:
         count=sum(part.count for part in parts),
         time_s=time_s,
         floor_s=floor_s,
-        efficiency=parts[0].efficiency if len(parts) == 1 else efficiency_of(floor_s, time_s),
+        efficiency=efficiency_of(floor_s, time_s),
         bound=main_bound((part.bound, part.time_s or part.floor_s or 0.0) for part in parts),
         flops=sum(part.flops for part in parts),
         bytes={level: sum(part.bytes.get(level, 0) for part in parts) for level in levels},
