@@ -37,6 +37,7 @@ MB = 10**6
         ("v4-128", (4, 4, 4), (True, True, True), 64),
         ("tpu7x-128", (4, 4, 4), (True, True, True), 128),
         ("v5p-1536", (8, 8, 12), (True, True, True), 768),
+        ("v3-8", (2, 2), (False, False), 8),  # one board, not one chip
     ],
 )
 def test_a_slice_has_axes_that_are_rings_or_lines(name: str, sides: tuple[int, ...], rings: tuple[bool, ...], devices: int) -> None:
