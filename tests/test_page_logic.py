@@ -136,7 +136,9 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "law-hypothesis.json").write_text(json.dumps({"found": _found()}))
     for name in PROGRAMS:
         on = {chip: analyze(HERE / "data" / "tpu" / f"{name}.hlo.gz", load(chip)) for chip in ("v5e", "v5p")}
-        made = {"report": json.loads(to_json(on["v5e"])), "minimum": {chip: report.points[0].floors_s for chip, report in on.items()}}
+        # On its own chip the schedule was played, so the needed work has a share of a time; on another its minimum is known alone.
+        minimum = {"v5e": on["v5e"].points[0].at_roof_s, "v5p": on["v5p"].points[0].floors_s}
+        made = {"report": json.loads(to_json(on["v5e"])), "minimum": minimum}
         (folder / f"program-{name}.json").write_text(json.dumps(made))
     everything = json.loads(catalogue_json(describe(one) for one in catalogue()))
     (folder / "catalogue-all.json").write_text(json.dumps({"packed": everything}))
