@@ -22,7 +22,7 @@ Capture = pytest.CaptureFixture[str]
 # A value that each former option takes, in quotes where it has several words; none where it takes none.
 VALUES = {
     "--jobs": "1",
-    "--cluster": "tcp://127.0.0.1:1",
+    "--cluster": "ftp://nowhere",  # refused at once
     "--cache": "kept",
     "--no-cache": "",
     "--max": "size=1GB",

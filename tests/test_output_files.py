@@ -37,7 +37,7 @@ def write_with(option: str) -> Callable[[Path], object]:
 
 
 WRITERS: dict[str, Callable[[Path], object]] = {
-    **{f"report.{suffix}": write_with("--output") for suffix in ("html", "svg", "png", "pdf", "md")},
+    **{f"report.{suffix}": write_with("--output") for suffix in ("html", "svg", "md")},  # all figures are written alike
     **{f"report.{suffix}": write_with(f"--{suffix}") for suffix in ("json", "csv", "parquet")},
     "machine.toml": lambda target: write_machine_file(card("h100"), target),
     "baseline.json": lambda target: write_baseline(target, baseline_of(rl.analyze("ops.csv", "h100"))),

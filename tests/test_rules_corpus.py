@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from every import every
@@ -51,11 +52,13 @@ def test_products_are_counted_as_by_hand(path: Path) -> None:
 
 @every("name", EXPECTED)
 def test_the_forms_of_a_program_promise_about_the_same(name: str) -> None:
-    promised = [
-        sum(finding.saving_s or 0 for finding in analyzed(path).findings if finding.kind == EXPECTED[name]["kind"])
-        for path in FORMS
-        if path.name.startswith(f"{name}.")
-    ]
+    """Of minimum times: those of a schedule that was played are other times, which only the compiled form has."""
+    promised = []
+    for path in FORMS:
+        if path.name.startswith(f"{name}."):
+            chip = rl.chip(path.name.split(".")[1].removeprefix("tpu-"))
+            report = rl.analyze(replace(rl.read(path, chip), schedules=()), chip)
+            promised.append(sum(finding.saving_s or 0 for finding in report.findings if finding.kind == EXPECTED[name]["kind"]))
     assert max(promised) <= EXPECTED[name].get("apart", 1.25) * min(promised)
 
 
