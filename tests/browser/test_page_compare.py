@@ -5,8 +5,12 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from msgspec import convert
 from playwright.sync_api import expect
 from reading import Opener, at, column, count, download, report, rows, settled, state, still, table_of
+
+from roofline.comparison.values import Figure
+from roofline.render.comparison import figure_cells
 
 
 def test_arrows_go_from_before_to_after_and_can_be_switched_off(show: Opener) -> None:
@@ -37,7 +41,7 @@ def test_the_differences_are_those_of_the_command(show: Opener) -> None:
     at(page, "tab-compare").click()
     found = report(page, "comparison")
     figures = at(page, "difference-summary").locator("tbody tr")
-    expect(figures.locator("th")).to_have_text([one["quantity"] for one in found["figures"]])
+    expect(figures.locator("th")).to_have_text([figure_cells(convert(figure, Figure), found["per"])[0] for figure in found["figures"]])
     expect(figures.first.locator("td").last).to_contain_text("+" if found["figures"][0]["change"] > 0 else "−")
     expect(rows(page, "difference-table").first).to_be_visible()
     # What became slower comes first.

@@ -54,7 +54,7 @@ def compare(before: Version, after: Version, files: tuple[str, str] = ("before",
 
     Either may be several runs of one version.
     """
-    sides = [[side] if isinstance(side, Report) else list(side) for side in (before, after)]
+    sides = [list(side) if isinstance(side, list | tuple) else [side] for side in (before, after)]
     for side in sides:
         for report in side:
             expect(report, Report, "rl.analyze(path)")
