@@ -46,7 +46,7 @@ from .values import (
 PROGRAMS = ("hlo", "jax")  # formats of programs that were not run
 _AMOUNTS = {STEP: "times and amounts of ops are per step and device", "": "times and amounts of ops are those of whole runs"}
 
-Version = Report | Sequence[Report]
+Version = Report | list[Report] | tuple[Report, ...]
 
 
 def compare(before: Version, after: Version, files: tuple[str, str] = ("before", "after")) -> Comparison:
