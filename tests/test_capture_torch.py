@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import types
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -213,6 +214,50 @@ def test_a_trace_says_how_long_steps_took_before(
     least_s, with_work_s, steps = json.loads((Path(program.recorder.folder) / TRACE).read_text())["roofline_step_s"]
     assert (least_s, steps) == (pytest.approx(0.5), count)
     assert with_work_s == pytest.approx(0.5 + 0.01 / count)
+
+
+class Clock:
+    """A program whose first step of each length takes 50 ms, because kernels are chosen for it, and whose others take 10."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.program, self.now, self.seen = Program(tmp_path), 100.0, set[int]()
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+
+    def generate(self, lengths: Iterable[int]) -> None:
+        for length in lengths:
+            self.now += 0.01 if length in self.seen else 0.05
+            self.seen.add(length)
+            self.program.model(types.SimpleNamespace(shape=(1, length)))
+
+
+def test_a_pass_whose_lengths_were_seen_before_takes_the_place_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(tmp_path, monkeypatch)
+    clock.generate(range(1, 31))
+    assert clock.program.steps == list(range(2, 12))
+    assert clock.program.recorder.notes[1].startswith("no two recorded steps have the same shapes")
+    clock.generate(range(1, 31))
+    # Of the second pass four ends of steps are three times of 10 ms, three more steps are timed again, and the next ten are recorded.
+    assert clock.program.steps == list(range(37, 47))
+    (note,) = clock.program.recorder.notes
+    assert "recording began again after call of Module 37: earlier steps took 50 ms and were discarded, these take 10 ms" in note
+    assert "80% of their time was work that is done once" in note  # 40 of 50 ms
+    assert not (Path(clock.program.recorder.folder) / "earlier.json").exists()
+
+
+def test_a_program_that_ends_during_another_recording_keeps_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(tmp_path, monkeypatch)
+    clock.generate([*range(1, 31), *range(1, 10)])
+    assert clock.program.recorder.state == "recording"
+    clock.program.recorder.end()
+    assert clock.program.steps == list(range(2, 12))
+    assert clock.program.recorder.message()["recorded"] == 10
+    assert [note.partition(" ")[0] for note in clock.program.recorder.notes] == ["recording", "no"]
+
+
+def test_faster_steps_of_other_shapes_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(tmp_path, monkeypatch)
+    clock.generate([*range(1, 31), *[100] * 20])
+    assert clock.program.steps == list(range(2, 12))
 
 
 def test_devices_are_waited_for_before_recording_begins(tmp_path: Path) -> None:

@@ -2,7 +2,8 @@
 
 A step ends with each step of the optimizer; without one, with each call of the outermost module, else each replay of a CUDA graph, else
 each outermost `record_function`. The first step loads kernels and creates the optimizer's state; recording begins after the next step
-without compilation, and each recorded step is annotated as ``ProfilerStep#N``. Earlier captures of CUDA graphs are recorded separately.
+without compilation, and each recorded step is annotated as ``ProfilerStep#N``. If later steps with the same shapes are faster, they are
+recorded instead. Earlier captures of CUDA graphs are recorded separately.
 """
 
 import contextlib
@@ -14,23 +15,29 @@ from typing import TYPE_CHECKING, Any
 
 _PACKAGE = f"{__package__}." if __package__ else ""
 if TYPE_CHECKING:
-    from .roofline_hook_recorder import OWN_PROFILE, PATIENCE, Recorder, later
+    from .roofline_hook_recorder import OWN_PROFILE, PATIENCE, RESTARTS, Recorder, later
     from .roofline_hook_torch_graphs import GraphCaptures
+    from .roofline_hook_torch_later import STEADY, LaterSteps
     from .roofline_hook_torch_profiler import Profiler
-    from .roofline_hook_torch_steps import Steps
+    from .roofline_hook_torch_steps import OTHER, Steps
 else:
     _recorder = import_module(f"{_PACKAGE}roofline_hook_recorder")
-    OWN_PROFILE, PATIENCE, Recorder, later = _recorder.OWN_PROFILE, _recorder.PATIENCE, _recorder.Recorder, _recorder.later
+    OWN_PROFILE, PATIENCE, RESTARTS = _recorder.OWN_PROFILE, _recorder.PATIENCE, _recorder.RESTARTS
+    Recorder, later = _recorder.Recorder, _recorder.later
     GraphCaptures = import_module(f"{_PACKAGE}roofline_hook_torch_graphs").GraphCaptures
+    _later = import_module(f"{_PACKAGE}roofline_hook_torch_later")
+    STEADY, LaterSteps = _later.STEADY, _later.LaterSteps
     Profiler = import_module(f"{_PACKAGE}roofline_hook_torch_profiler").Profiler
-    Steps = import_module(f"{_PACKAGE}roofline_hook_torch_steps").Steps
+    _steps = import_module(f"{_PACKAGE}roofline_hook_torch_steps")
+    OTHER, Steps = _steps.OTHER, _steps.Steps
 
 STEPS = 10  # recorded by default: the profiler keeps all events in memory until it stops
-TRACE = "trace.json"
+TRACE, EARLIER = "trace.json", "earlier.json"  # the trace, and the one that it is to replace
 # PyTorch reads these when it is imported: bytes and FLOP of the kernels that Inductor generates, and no messages of the profiler.
 VARIABLES = {"TORCHINDUCTOR_BENCHMARK_KERNEL": "1", "KINETO_LOG_LEVEL": "6"}
 WARM_UP = 20  # if a graph is captured within this many steps, recorded or not, they were warm-up
 MEASURED = 8  # steps before recording that are timed
+ENOUGH = 3  # recorded steps that may replace an earlier recording
 UNRECORDED = "roofline_step_s"  # in the trace: host time and whole time of a step before recording, and the number of steps
 SLOWER = 1.25  # if recorded steps are slower than others by this factor, a note says so
 
@@ -53,6 +60,10 @@ class TorchRecorder(Recorder):
         self.least_s = 0.0  # host time of such steps
         self.first_s = 0.0  # when the first recorded step ended
         self.due, self.late = False, False  # whether the delay is over, and the duration
+        self.called: list[Any] = []  # the shapes with which modules were called since the last step
+        self.shapes: list[Any] = []  # the same of each step until the end of the recording
+        self.later_steps: Any = None  # the steps after a recording
+        self.earlier: Any = None  # of the recording that is to be replaced: its notes, and its number of steps
         self.profiler: Any = None
         self.torch: Any = None
         self.graphs: Any = None
@@ -80,7 +91,13 @@ class TorchRecorder(Recorder):
     def stop(self) -> None:
         self.unfinished = f"ProfilerStep#{self.seen}" if self.step is not None else ""
         self._close()
+        if self.earlier and self.recorded < ENOUGH:
+            self.profiler.stop(None)
+            self._keep_earlier()
+            return
         self.profiler.stop(os.path.join(self.folder, TRACE))
+        self.earlier = None
+        self._remove(EARLIER)
 
     def wait_for_devices(self) -> None:
         wait_for_devices(self.torch)
@@ -89,8 +106,13 @@ class TorchRecorder(Recorder):
         self._close()
         if self.state == "recording":
             self.profiler.stop(None)
+        self.shapes, self.later_steps, self.earlier = [], None, None
+        self._remove(TRACE)
+        self._remove(EARLIER)
+
+    def _remove(self, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):
-            os.remove(os.path.join(self.folder, TRACE))
+            os.remove(os.path.join(self.folder, name))
 
     def certainty(self) -> int:
         return int(self.kind)
@@ -100,7 +122,10 @@ class TorchRecorder(Recorder):
         return {**super().message(), "unfinished": self.unfinished, "rank": int(rank) if rank.isdecimal() else None}
 
     def final_note(self) -> str:
-        """A note about how much slower the program was while it was recorded."""
+        """A note about steps that never repeat, or about how much slower the program was while it was recorded."""
+        recorded = self.shapes[-self.recorded :]
+        if len(recorded) >= ENOUGH and all(recorded) and len(set(recorded)) == len(recorded) and self.later_steps is None:
+            return "no two recorded steps have the same shapes: each may include what is done once a shape, such as choosing kernels"
         if self.recorded < 2 or not self.step_s:  # the first one includes the start of the profiler
             return ""
         recorded_s = (self.step_began_s - self.first_s) / (self.recorded - 1)
@@ -135,8 +160,14 @@ class TorchRecorder(Recorder):
         if kind > self.kind or anew:
             self._switch_steps(kind, what)
         now, compiled = time.monotonic(), self._compiled()
+        shapes, self.called = frozenset(self.called), []
         self.step_began_s = now
         self.seen += 1
+        if self.state == "done":
+            self._watch_later(now, shapes, compiled)
+            return
+        if self.warming:
+            self.shapes.append(shapes)
         if self.state == "recording":
             self.recorded += self.step is not None
             self.first_s = now if self.recorded <= 1 else self.first_s
@@ -147,8 +178,43 @@ class TorchRecorder(Recorder):
             self._annotate()
         elif self.state == "waiting":
             self.ended_s = [] if compiled else self.ended_s[-MEASURED:]
+            if self.warming and not self.ended_s:  # the device may still work for the first step
+                wait_for_devices(self.torch)
+                now = time.monotonic()
             self.ended_s.append(now)
             self._decide(compiled)
+
+    def _watch_later(self, now: float, shapes: Any, compiled: bool) -> None:
+        """Record again if later steps are faster than the recorded ones were before the recording."""
+        if not (self.warming and self.step_s and self.kind > OTHER and self.restarts < RESTARTS):
+            return
+        self.later_steps = self.later_steps or self._steps_after()
+        step_s = self.later_steps.ended(now, shapes, compiled)
+        if not step_s:
+            return
+        os.replace(os.path.join(self.folder, TRACE), os.path.join(self.folder, EARLIER))
+        once = f"{1 - step_s / self.step_s:.0%} of their time was work that is done once"
+        why = f"earlier steps took {_shown(self.step_s)} and were discarded, these take {_shown(step_s)}: {once}"
+        self.earlier, self.notes = (self.notes, self.recorded), []
+        self.state, self.restarts = "waiting", self.restarts + 1
+        self.least_s, self.step_s, self.ended_s = step_s, step_s, [now] * (STEADY + 1)
+        self.later_steps = self._steps_after()
+        self.begin_warm(f"recording began again after {self.what} {self.seen}: {why}")
+        if self.state == "recording":
+            self.step_began_s = time.monotonic()
+        else:
+            self._keep_earlier()
+            self.state = "done"
+            self.write_message()
+
+    def _steps_after(self) -> Any:
+        return LaterSteps(self.step_s, set(self.shapes), lambda: wait_for_devices(self.torch))
+
+    def _keep_earlier(self) -> None:
+        """The program ended, or began a profile of its own, before another recording could replace the earlier one."""
+        os.replace(os.path.join(self.folder, EARLIER), os.path.join(self.folder, TRACE))
+        self.notes, self.recorded = self.earlier
+        self.earlier, self.unfinished, self.shapes, self.step_s = None, "", [], 0.0
 
     def _measure(self) -> None:
         """Measure the time of the last steps, including their remaining device work."""
@@ -176,7 +242,7 @@ class TorchRecorder(Recorder):
         if not self.from_start:
             if self.kind >= 0:
                 self.restart(even_if_done=True)
-            self.seen, self.ended_s = 0, []
+            self.seen, self.ended_s, self.shapes = 0, [], []
         self.kind, self.what = kind, what
 
     def captured(self) -> None:
@@ -210,7 +276,7 @@ class TorchRecorder(Recorder):
     def _program_profile_begins(self) -> None:
         self.own_profile = True
         self.own_profiles += 1
-        if self.recorded or not self.restart():  # without a step there is nothing to save
+        if self.recorded or self.earlier or not self.restart():  # without a step there is nothing to save
             self.end(OWN_PROFILE)
         if self.state == "waiting":
             self.notes = ["the program takes its own profile; only steps outside of it are recorded"]

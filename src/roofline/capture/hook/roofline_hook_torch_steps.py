@@ -8,6 +8,7 @@ import functools
 import re
 import threading
 import weakref
+from collections.abc import Mapping
 from typing import Any
 
 OTHER, REPLAY, MODULE, OPTIMIZER = range(4)  # kinds of steps, in increasing order of certainty
@@ -78,6 +79,7 @@ class Steps:
                 result = call(self, *args, **kwargs)
             finally:
                 inside.module = False
+            steps.recorder.called.append(shapes_of([*args, *kwargs.values()]))
             steps._module_called(self)
             return result
 
@@ -152,3 +154,16 @@ class Steps:
             return result
 
         kind.replay = replayed
+
+
+def shapes_of(values: Any, depth: int = 2) -> "tuple[Any, ...]":
+    """The shapes of the tensors among the arguments of a call and in their lists and mappings."""
+    shapes: list[Any] = []
+    for value in values:
+        if hasattr(value, "shape"):
+            shapes.append(tuple(value.shape))
+        elif depth and isinstance(value, (list, tuple)):
+            shapes.append(shapes_of(value, depth - 1))
+        elif depth and isinstance(value, Mapping):
+            shapes.append(shapes_of(value.values(), depth - 1))
+    return tuple(shapes)
