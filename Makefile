@@ -3,9 +3,11 @@
 #                training profile: print its chart and table, write demo/report.html and more
 #   make test    install into .venv with all the tests need, and the TPU compiler into .venv-tpu, find or install Chromium and Node, run every check
 PYTHON ?= python3
+# The two environments are installed side by side, and the static checks run beside the tests, most of which wait now and then.
+MAKEFLAGS += --jobs=2
 BIN := .venv/bin
 
-.PHONY: demo test test-all test-page test-lowest format requirements schema clean
+.PHONY: demo test static tests test-all test-page test-lowest format requirements schema clean
 
 SOURCES := pyproject.toml setup.py $(wildcard src/roofline/*/*.[ch] src/roofline/*/*/*.[ch] src/roofline/*/*/*/*.[ch])
 EXTRAS := --extra cluster --extra jax --extra mcp --extra parquet --extra remote --extra serve
@@ -42,11 +44,15 @@ demo: .venv/installed
 	$(BIN)/roofline analyze sample:train --chart --top 12 --json demo/report.json -o demo/report.html
 	$(BIN)/roofline analyze sample:train -o demo/roofline.svg > demo/report.txt
 
-test: .venv/tested $(TPU)
+test: static tests
+
+static: .venv/tested
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+tests: .venv/tested $(TPU)
 	$(BIN)/python $(TESTS) -m "not slow" --ignore=tests/browser/test_page_whole.py
 
 # Every test, with those that make test leaves out and ten times as many examples of each law: a workflow runs it every night.

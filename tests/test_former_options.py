@@ -89,17 +89,16 @@ def answer(capsys: Capture, words: list[str]) -> tuple[int, str, str]:
 
 def same(capsys: Capture, line: str, former: str) -> None:
     """A command with former options gives the same as with what they say to type."""
-    for data in ("", "--json -"):
-        command, dashes, program = line.partition(" -- ")
-        before = [*shlex.split(command), *(shlex.split(data) if command.split()[0] not in ("serve", "capture") else [])]
-        after = [dashes.strip(), program] if dashes else []
-        status, out, err = answer(capsys, [*before, *shlex.split(former), *after])
-        first, _, rest = err.removeprefix("roofline: 'hlo' will go; type: roofline analyze\n").partition("\n")
-        assert re.match("roofline: --.* will go; type: --", first), (line, former, err)
-        now = shlex.split(first.partition("type: ")[2])
-        status_now, out_now, err_now = answer(capsys, [*before, *now, *after])
-        assert (status_now, out_now) == (status, out), (line, former, now)
-        assert err_now.endswith(rest)
+    command, dashes, program = line.partition(" -- ")
+    before = [*shlex.split(command), *(("--json", "-") if command.split()[0] not in ("serve", "capture") else ())]
+    after = [dashes.strip(), program] if dashes else []
+    status, out, err = answer(capsys, [*before, *shlex.split(former), *after])
+    first, _, rest = err.removeprefix("roofline: 'hlo' will go; type: roofline analyze\n").partition("\n")
+    assert re.match("roofline: --.* will go; type: --", first), (line, former, err)
+    now = shlex.split(first.partition("type: ")[2])
+    status_now, out_now, err_now = answer(capsys, [*before, *now, *after])
+    assert (status_now, out_now) == (status, out), (line, former, now)
+    assert err_now.endswith(rest)
 
 
 @pytest.mark.parametrize("name", COMMANDS)
