@@ -14,7 +14,9 @@ TOP = 8
 MOST_PARTS = 6
 LEAST_PART = 0.01
 WIDEST = 200  # of a table whose formulas are not shortened
-HEADERS = ("#", "mesh", "mbs", "format", "again", "step", "80%", "tok/s/chip", "MFU", "memory", "exposed", "bubble", "why slower")
+HEADERS = ("#", "mesh", "mbs", "format", "again", "step", "tok/s/chip", "MFU", "memory", "exposed", "bubble", "why slower")
+UNFAMILIAR = " *"
+TOLD_ONCE = ("mbs", "format", "again")  # by the sentence on the best plan, where all rows have the same
 
 
 def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: float | None = None, price: float | None = None) -> str:
@@ -22,10 +24,14 @@ def plans_text(plans: Plans, paper: Paper = PLAIN, *, top: int = TOP, tokens: fl
     best, prose = plans.best, paper.no_wider(SCREEN)
     lines = [paper.paint(subject(plans), "bold"), prose.paragraph(best_sentence(plans, tokens, price)), ""]
     rows = [_row(plans, number, plan) for number, plan in enumerate(plans.plans[:top], 1)]
-    lines.append(side_by_side(HEADERS, rows, paper, left=2))
+    kept = [place for place, name in enumerate(HEADERS) if name not in TOLD_ONCE or len({row[place] for row in rows}) > 1]
+    lines.append(side_by_side([HEADERS[place] for place in kept], [[row[place] for place in kept] for row in rows], paper, left=2))
     hidden = len(plans.plans) - top
     dropped = f"; {plans.too_large:,} do not fit" if plans.too_large else ""
-    lines += [f"{plans.tried:,} plans{dropped}" + (f"; {hidden:,} more with --top" if hidden > 0 else ""), ""]
+    lines.append(f"{plans.tried:,} plans{dropped}" + (f"; {hidden:,} more with --top" if hidden > 0 else ""))
+    if any(plan.unfamiliar for plan in plans.plans[:top]):
+        lines.append(f"{UNFAMILIAR.strip()} no published step has a mesh of this kind")
+    lines.append("")
     lines.append(prose.paragraph(f"Step of plan 1: {parts_sentence(best)}. Every term: --explain 1.", rest="  "))
     if plans.anchor:
         lines.append(prose.paragraph(f"Anchor: {plans.anchor}.", rest="  "))
@@ -102,17 +108,15 @@ def _fits(plan: Plan) -> str:
 
 def _row(plans: Plans, number: int, plan: Plan) -> list[str | Cell]:
     equal = " =" if number > 1 and plans.equals_best(plan) else ""
-    slower = [reason(plans.best, plan)] if number > 1 else []
-    notes = [*slower, *_remarks(plan)]
+    notes = [reason(plans.best, plan) if number > 1 else "", plan.fits if plan.fits != "yes" else ""]
     style = "yellow" if plan.fits != "yes" else ""
     return [
         str(number),
-        plan.name,
+        plan.name + (UNFAMILIAR if plan.unfamiliar else ""),
         f"{plan.microbatch:g}",
         plan.format,
         plan.recompute,
         show(plan.step_s, "s", 3) + equal,
-        f"{show(plan.low_s, 's', 3).rpartition(' ')[0]} to {show(plan.high_s, 's', 3)}",
         f"{plan.tokens_per_s_per_chip:,.0f}",
         percent(plan.mfu),
         Cell(show(plan.memory["total"], "B", 3), style),
@@ -126,12 +130,7 @@ def reason(best: Plan, plan: Plan) -> str:
     """Why a plan is slower than the best: the part that takes most time more."""
     longer = {part: seconds - best.parts.get(part, 0.0) for part, seconds in plan.parts.items()}
     part, seconds = max(longer.items(), key=lambda item: item[1])
-    return f"{part} +{show(seconds, 's', 2)}" if seconds > 0 else ""
-
-
-def _remarks(plan: Plan) -> list[str]:
-    unfamiliar = ["no published step of this kind"] if plan.unfamiliar else []
-    return unfamiliar if plan.fits == "yes" else [*unfamiliar, plan.fits]
+    return f"{part.removesuffix(' exchange')} +{show(seconds, 's', 2)}" if seconds > 0 else ""
 
 
 def _exposed(plan: Plan) -> str:
@@ -139,7 +138,8 @@ def _exposed(plan: Plan) -> str:
     if not plan.exposed:
         return "0%"
     kind, seconds = max(plan.exposed.items(), key=lambda item: item[1])
-    return f"{percent(plan.exposed_s / plan.step_s)} ({kind} {percent(seconds / plan.step_s)})"
+    whole, largest = percent(plan.exposed_s / plan.step_s), percent(seconds / plan.step_s)
+    return f"{kind} {whole}" if whole == largest else f"{whole}, {kind} {largest}"
 
 
 def parts_sentence(plan: Plan) -> str:
