@@ -8,8 +8,8 @@ from program_texts import program_text
 from roofline.cost import Cost
 from roofline.errors import SourceError
 from roofline.hlo.fusion.fusion_report import fusion_report
+from roofline.hlo.ir.shardings import meshes_of, parse_sharding, parse_shardings
 from roofline.hlo.partition.one_device import devices_of, partitioned
-from roofline.hlo.partition.shardings import meshes_of, parse_sharding, parse_shardings
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machines import load

@@ -337,6 +337,30 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
     host: tuple[int | None, ...] = ()
 
 
+class CollectiveInfo(Row, frozen=True, kw_only=True):
+    """A collective of a program that was divided between devices, by the id of its op, and why it is there.
+
+    ``axes`` are those of the mesh that its groups of ``devices`` span, ``bytes`` those of the array that it gives, each time of its
+    ``count``. ``time_s`` is how long it is in flight in all, ``exposed_s`` the part of that which nothing hides. ``reason`` is ``argument``
+    (divided, but needed whole), ``table`` (the same, to look up rows of it), ``rows`` (of a divided table), ``value`` (a computed array),
+    ``summed`` (a product sums over a divided dimension), ``gradient`` (of a part of the batch), ``reduced``, ``resharded`` (divided in
+    another way), ``windowed`` (a product in parts), ``neighbours`` or ``unknown``; ``array`` names the argument.
+    """
+
+    op: int
+    kind: str
+    axes: tuple[str, ...] = ()
+    devices: int = 1
+    count: Number = 1
+    bytes: Number = 0
+    time_s: Number | None = None
+    exposed_s: Number | None = None
+    reason: str = ""
+    array: str = ""
+    why: str = ""
+    location: str = ""
+
+
 class FoldInfo(Struct, frozen=True, kw_only=True):
     """Ops that do the same work in every layer, or many times in one scope: their ids, and a label for all of them with their number."""
 
@@ -372,6 +396,7 @@ class Report(Struct, frozen=True, kw_only=True):
     memory: PeakMemory | None = None
     predicted: PredictedTime | None = None
     timeline: tuple[LaneInfo, ...] = ()
+    collectives: tuple[CollectiveInfo, ...] = ()
     changes: tuple[str, ...] = ()
     folds: tuple[FoldInfo, ...] = ()
     summary: str = ""

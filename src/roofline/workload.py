@@ -558,7 +558,8 @@ class Recording(Struct, frozen=True, kw_only=True):
     that had most. ``timeline`` is what each device did when, in one typical step and in the run, where it was requested. ``programs`` has
     the id of the program of each module that ran, where a profile has several of one name and ran one of them. ``graphs`` are those of the
     programs that ran; once it ``is_reviewed``, its ops have what rules find on them as avoidable work. ``schedules`` are those of compiled
-    programs that have not run; once they were played, its times are ``predicted``.
+    programs that have not run; once they were played, its times are ``predicted``. ``mesh`` has the axes of the mesh of devices that the
+    program was divided over, in order, where they are known.
     """
 
     workload: Workload
@@ -577,6 +578,7 @@ class Recording(Struct, frozen=True, kw_only=True):
     graphs: tuple[ProgramGraph, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     predicted: PredictedTime | None = None
+    mesh: Mapping[str, int] = field(default_factory=dict)
     is_reviewed: bool = False
     notes: tuple[str, ...] = ()
 

@@ -58,7 +58,8 @@ from .needed_work import Needed, needed
 from .op_info import op_infos
 from .op_times import OpTimes, share_waited_for
 from .placed_ops import PlacedOps
-from .played_times import expected_step, with_played_times
+from .played.collectives import collectives
+from .played.times import expected_step, with_played_times
 from .program_points import points
 from .shared_work import with_shared_work
 from .summary import summary
@@ -196,6 +197,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         memory=memory,
         predicted=recording.predicted,
         timeline=_timeline(recording, op_times),
+        collectives=collectives(recording, ops),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, found, recording.predicted),
     )

@@ -163,6 +163,9 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("ops", "module"): lambda names, text: names.name(text, "program"),
     ("ops", "scope"): lambda names, text: names.name(text, "scope"),
     ("ops", "location"): _Names.path,
+    ("collectives", "array"): _Names.name,
+    ("collectives", "location"): _Names.path,
+    ("collectives", "axes"): lambda names, text: names.name(text, "axis"),
     ("steps", "name"): lambda names, text: names.name(text, "step"),
     ("steps", "title"): lambda names, text: "",  # made again from the name
     ("idle", "location"): _Names.path,

@@ -30,7 +30,7 @@ from .expected_times import predict_op
 from .findings.writing import listed
 from .memory import out_of_memory
 from .placed_ops import PlacedOps
-from .played_times import with_played_times
+from .played.times import with_played_times
 
 BF16, FP8 = "dtype bf16", "dtype fp8"
 WIDE = ("fp32", "fp64", "bf16x3", "bf16x6")  # formats of products on a matrix unit that take several times as long as bf16

@@ -115,6 +115,11 @@ def table_options(made: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--stragglers", nargs="?", const="device", choices=("device", "host"), help="compare each op's time across devices or hosts"
     )
+    table.add_argument(
+        "--collectives",
+        action="store_true",
+        help="why devices exchange arrays in a compiled program: which argument or value, over which axes, and how much is exposed",
+    )
     for name in ("step", "device", "host"):
         former(table, f"--{name}", option="--only", becomes=f"{name}={{}}")
     former(table, "--no-infeed", option="--only", becomes="infeed=no")

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from ..cost import NOTHING, Cost
 from .backend import Backend
-from .operators import RENAMING, ROW_BY_ROW, SPREADING, Array, Axes, Operator, Params, Sizes
+from .operators import RENAMING, ROW_BY_ROW, SPREADING, Array, Axes, DeviceAxes, Operator, Params, Sizes
 
 NO_KERNEL = -1  # of a view, which runs nothing
 _Fact = TypeVar("_Fact")
@@ -111,6 +111,8 @@ class Graph(Struct, dict=True):
     ``weight_gradients`` are in order. ``converted`` is the share of a kernel's time in which a library changes layouts for itself, and
     ``repeated`` the line that calls a pass which ran before in its step, for kernels of such passes. It ``has_steps`` if it is of
     whole steps of a program that ran, with all that they compute.
+
+    ``divided`` has the axes of devices along which each axis of an argument is divided, of a program that several ``devices`` run.
     """
 
     arrays: list[Array] = field(default_factory=list)
@@ -132,6 +134,8 @@ class Graph(Struct, dict=True):
     has_steps: bool = False
     converted: dict[int, float] = field(default_factory=dict)
     repeated: dict[int, str] = field(default_factory=dict)
+    devices: int = 1
+    divided: dict[int, tuple[DeviceAxes, ...]] = field(default_factory=dict)
 
     def array(self, array: Array) -> int:
         """The number of a new array."""

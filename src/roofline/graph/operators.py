@@ -54,7 +54,7 @@ class Operator(StrEnum):
     SOLVE = "solve"  # of linear systems: it takes the matrices, perhaps triangular, and the columns
     INVERSE = "inverse"  # of matrices
     RANDOM = "random"
-    COLLECTIVE = "collective"  # with `Axes` it reduces over devices
+    COLLECTIVE = "collective"  # between devices; the `Exchange`, if it is known
     FILL = "fill"  # one value everywhere, which is its parameter; it takes no array
     CONSTANT = "constant"  # given numbers; it takes no array
     IDENTITY = "identity"  # a matrix with ones on its diagonal and zeros elsewhere; it takes no array
@@ -184,8 +184,25 @@ class Windows(Struct, frozen=True, gc=False):
     is_forward_kernel: bool = False
 
 
+DeviceAxes = tuple[tuple[int, int], ...]  # factors of the number of a device, as stride and size, major to minor
+
+
+class Exchange(Struct, frozen=True, gc=False):
+    """A collective: its ``kind``, as XLA calls it, the axes of devices that its groups span, and its channel, which those parts of it share
+    that are in several kernels. ``function`` is the operator that reduces, ``axis`` that along which it joins or splits arrays.
+
+    The axes are ``None`` where its groups are along none.
+    """
+
+    kind: str
+    along: DeviceAxes | None = None
+    channel: int | None = None
+    function: Operator | None = None
+    axis: int | None = None
+
+
 # The sizes of a product; the axis of a gather, scatter, concatenation or iota; the value of a fill; and so on.
-Params = Sizes | Axes | Part | Rows | Padding | Pooling | Windows | int | float | None
+Params = Sizes | Axes | Exchange | Part | Rows | Padding | Pooling | Windows | int | float | None
 
 
 class Array(Struct, frozen=True, gc=False):

@@ -1,8 +1,8 @@
 """What a predicted time rests on, how long each engine is busy, and what the core waits for, in two lines."""
 
+from ..op_parts import exposed_s
 from ..report import Report
 from ..reported_op import OpInfo
-from ..resource import named
 from ..units import percent, rounded, show
 from ..workload import source_line
 from .tables import PLAIN, Paper
@@ -26,13 +26,6 @@ def predicted_text(report: Report, paper: Paper = PLAIN) -> str:
         named_ops = ", ".join(f"{show(rounded(seconds, 3), 's')} {_words(op)}" for seconds, op in longest)
         lines.append(f"Exposed {show(rounded(total, 3), 's')} ({percent(total / predicted.time_s)}): {named_ops}.")
     return "\n".join(map(paper.paragraph, lines))
-
-
-def exposed_s(op: OpInfo) -> float:
-    """How long the core waits for an op: what it runs beside the core, or an exchange over links that nothing hides."""
-    is_beside = op.compiled is not None and op.compiled.beside
-    crosses = any(named(name).is_link for name in op.times)
-    return float(op.self_time_s or 0.0) if is_beside or crosses else 0.0
 
 
 def _words(op: OpInfo) -> str:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from ...analysis import analyze
 from ...errors import RooflineError, UsageError
-from ...render.predicted_time import exposed_s
+from ...op_parts import exposed_s
 from ...render.tables import Paper, table
 from ...report import Report
 from ...units import approximate, percent, rounded, show

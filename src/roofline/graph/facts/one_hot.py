@@ -10,7 +10,7 @@ from math import prod
 from msgspec import Struct
 
 from ..graph import Graph, Node
-from ..operators import SPREADING, Axes, Operator
+from ..operators import SPREADING, Axes, Exchange, Operator
 
 _MOST_STEPS = 64
 _MOST_DEPTH = 16
@@ -78,7 +78,7 @@ def hot_axes(graph: Graph, array: int, depth: int = _MOST_DEPTH) -> Hot:
             return _summed(graph, node, depth)
         case Operator.SLICE:
             return _in_rows(graph, node, hot_axes(graph, node.takes[0], depth - 1))
-        case Operator.COLLECTIVE if not isinstance(node.params, Axes):
+        case Operator.COLLECTIVE if not isinstance(node.params, Exchange) or node.params.function is None:
             return _in_rows(graph, node, hot_axes(graph, node.takes[0], depth - 1))
         case Operator.ADD | Operator.SUBTRACT:
             return NONE

@@ -1,14 +1,16 @@
 """What each instruction of a compiled program computes, in the operators of the graph: opcodes, and the library calls that are one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import isnan
 
 from msgspec import Struct
 
 from ...errors import FormulaError, SourceError
-from ...graph import ROW_BY_ROW, Axes, Factor, Operator, Padding, Params, Part, Pooling, Rows, Sizes, Windows
+from ...graph import ROW_BY_ROW, Axes, DeviceAxes, Exchange, Factor, Operator, Padding, Params, Part, Pooling, Rows, Sizes, Windows
 from ..ir.attributes import DotDimensions
+from ..ir.shardings import axes_of_groups
 from ..price.calls.fmha import attention_of
+from ..price.collectives import COLLECTIVES
 from ..price.types import Site
 from .products import is_linear, product_dimensions, product_sizes
 
@@ -48,9 +50,6 @@ _NAMES = {
     Operator.SOLVE: "triangular-solve",
     Operator.WINDOW: "select-and-scatter",
     Operator.RANDOM: "rng rng-bit-generator",
-    Operator.COLLECTIVE: """
-        all-gather all-gather-start all-to-all collective-broadcast collective-permute collective-permute-start ragged-all-to-all
-    """,
 }
 _OPERATORS = {name: operator for operator, names in _NAMES.items() for name in names.split()}
 _COMPARISONS = {"EQ": Operator.EQUAL, "NE": Operator.DIFFERENT}  # by direction
@@ -62,6 +61,7 @@ _FACTORISATIONS, _SOLVES = ("cusolver_potrf", "hipsolver_potrf"), ("cusolver_trs
 _LINEAR_ALGEBRA = ("lapack_", "cusolver_", "hipsolver_", "cublas_", "hipblas_")
 _NORMS = "__cudnn$norm"
 _SOFTMAX = "__onednn$softmax"  # along the last axis
+_REDUCING = ("all-reduce", "collective-reduce", "reduce-scatter")
 _PLACED = frozenset(
     ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"]
 )  # say where an array is, and change nothing
@@ -209,11 +209,37 @@ def _reduce(site: Site) -> Meaning:
     return Meaning(Operator.REDUCE, Axes(site.instruction.dimensions, _OPERATORS.get(root, Operator.OTHER)), inputs or None)
 
 
-def _exchanged_sum(site: Site) -> Meaning:
-    """A collective that reduces over devices, and over no axis."""
-    (body,) = site.instruction.called("to_apply")[:1] or (None,)
-    root = site.module.computations[body].root_instruction.opcode if body is not None else ""
-    return Meaning(Operator.COLLECTIVE, Axes((), _OPERATORS.get(root, Operator.OTHER)))
+def _exchange(site: Site) -> Meaning:
+    """A collective, with the operator that it reduces by, if it does."""
+    instruction = site.instruction
+    kind = instruction.opcode.removesuffix("-start")
+    function = None
+    for body in instruction.called("to_apply")[:1] if kind in _REDUCING else ():
+        function = _OPERATORS.get(site.module.computations[body].root_instruction.opcode, Operator.OTHER)
+    axis = next(iter(instruction.dimensions), None)
+    return Meaning(Operator.COLLECTIVE, Exchange(kind, _along(site), instruction.integer("channel_id"), function, axis))
+
+
+def _along(site: Site) -> DeviceAxes | None:
+    """The axes of devices that the groups of a collective span: of a permute those of the devices that are joined by its pairs."""
+    instruction, devices = site.instruction, max(1, site.module.replica_count * site.module.num_partitions)
+    if instruction.opcode.startswith("collective-permute"):
+        return axes_of_groups(_joined(instruction.source_target_pairs))
+    groups = instruction.replica_groups
+    return axes_of_groups(groups.groups if groups is not None and groups.count else [range(devices)])
+
+
+def _joined(pairs: Sequence[tuple[int, int]]) -> list[set[int]]:
+    """The devices that pairs join, in sets that no pair joins.
+
+    >>> _joined([(0, 1), (1, 0), (2, 3)])
+    [{0, 1}, {2, 3}]
+    """
+    joined: list[set[int]] = []
+    for pair in pairs:
+        touching = [group for group in joined if not group.isdisjoint(pair)]
+        joined = [*(group for group in joined if group not in touching), set(pair).union(*touching)]
+    return joined
 
 
 def _pool(site: Site) -> Meaning:
@@ -291,7 +317,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
     "transpose": _transpose,
     "reduce": _reduce,
     "reduce-window": _pool,
-    **dict.fromkeys(("all-reduce", "all-reduce-start", "collective-reduce", "reduce-scatter"), _exchanged_sum),
+    **dict.fromkeys(COLLECTIVES, _exchange),
     "fft": _transform,
     "concatenate": _concatenate,
     "slice": _slice,

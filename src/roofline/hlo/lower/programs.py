@@ -5,7 +5,7 @@ outside.
 """
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from math import prod
 
 from msgspec import Struct
@@ -13,13 +13,14 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING
 from ...errors import FormulaError, SourceError
-from ...graph import NO_KERNEL, Array, Axes, Factor, Graph, Kernel, Node, Operation, Operator, Part, Phase, Region
+from ...graph import NO_KERNEL, Array, Axes, DeviceAxes, Factor, Graph, Kernel, Node, Operation, Operator, Part, Phase, Region
 from ...graph.facts.equal_arrays import equal_arrays
 from ..ir.attributes import NO_METADATA
 from ..ir.equality import NEVER_EQUAL, Function
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.scopes import direction, written
 from ..ir.shapes import Shape
+from ..ir.shardings import MESHES, Mesh, meshes_of, parse_shardings
 from ..price.elementwise import ELEMENTWISE
 from ..price.pricing import FREE, Pricer
 from ..price.types import Site
@@ -86,6 +87,11 @@ class _Lowering:
         named = (entry[index].op_name for index, tree in zip(entry.parameters, given, strict=True) if isinstance(tree, int))
         numbers = (tree for tree in given if isinstance(tree, int))
         graph.names = {number: name for number, name in zip(numbers, named, strict=True) if name}
+        graph.devices = max(1, self.module.replica_count * self.module.num_partitions)
+        if graph.devices > 1:
+            meshes = meshes_of(self.module.frontend_attributes.get(MESHES, ""))
+            for index, tree in zip(entry.parameters, given, strict=True):
+                graph.divided |= dict(_divided(entry[index], leaves(tree), meshes))
         graph.donated = {array for number, index in donated if number < len(given) for array in leaves(_part(given[number], index))}
         graph.results = set(leaves(self._running(self.module.entry, given)))
         operations = ((number, _operation(name)) for name, number in self._operations.items())
@@ -302,6 +308,17 @@ class _Lowering:
         result = self._arrays(instruction.shape)
         self.graph.append(Node(Operator.BRANCH, tuple(taken), leaves(result)))
         return result
+
+
+def _divided(parameter: Instruction, arrays: Sequence[int], meshes: Mapping[str, Mesh]) -> Iterator[tuple[int, tuple[DeviceAxes, ...]]]:
+    """The axes of devices along which the arrays of an argument are divided, of those that say so."""
+    text, shapes = parameter.word("sharding"), parameter.shape.leaves
+    if not text:
+        return
+    shardings = parse_shardings(text, tuple(len(shape.dims) for shape in shapes), meshes)
+    for array, sharding in zip(arrays, shardings, strict=False):
+        if sharding is not None:
+            yield array, sharding
 
 
 def _sums_of(graph: Graph, users: Mapping[int, Sequence[int]], array: int) -> list[int] | None:

@@ -23,10 +23,10 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.opcodes import IDENTITIES, RUNNERS
 from ..ir.rewriting import Rewriting
 from ..ir.shapes import Shape
+from ..ir.shardings import MANUAL, MESHES, Axes, Sharding, axes_of, device_count, meshes_of, parse_shardings, ways
 from ..price.collectives import COLLECTIVES
 from ..price.pricing import EVEN_SHARE
 from .propagation import FULL_TO_LOCAL, Shardings, factors_of, is_annotation, joined, propagated
-from .shardings import MANUAL, MESHES, Axes, Sharding, axes_of, device_count, meshes_of, parse_shardings, ways
 
 
 class Partitioned(Struct, frozen=True, kw_only=True):

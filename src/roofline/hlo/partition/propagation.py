@@ -15,7 +15,7 @@ from ..fusion.inlining import SHARDING_MARKS, computations_that_run
 from ..ir.axes import index_map
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape, whole_or_none
-from .shardings import MANUAL, MESHES, Axes, Axis, Sharding, meshes_of, open_dimensions, parse_shardings, ways
+from ..ir.shardings import MANUAL, MESHES, Axes, Axis, Sharding, meshes_of, open_dimensions, parse_shardings, ways
 
 ROUNDS = 12  # passes over the program in both directions; few programs need more than three
 Key = tuple[int, int, int]  # computation, instruction, array in its result

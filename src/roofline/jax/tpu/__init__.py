@@ -75,7 +75,7 @@ def record_job(
         notes = (REFUSED.format(reason=answer.refused), *notes)
         if memory is not None and (available := _available_bytes(answer.refused)) is not None:
             memory = replace(memory, capacity_bytes=available)
-    return replace(recording, files=(job.name,), memory=memory, notes=notes), bool(answer.refused)
+    return replace(recording, files=(job.name,), memory=memory, mesh=dict(answer.mesh), notes=notes), bool(answer.refused)
 
 
 def _described(made: Compilation, place: Slice) -> str:

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..machine import Machine
-from ..prediction import Prediction
-from ..report import Expected
-from ..resource import HBM, PCIE
-from ..schedule import EngineUse, PredictedTime, Schedule
-from ..timeline import CORE, DMA, HOST, Load, Played, play
-from ..units import percent
-from ..workload import Coverage, Op, Recording, Share, Step, Workload
-from .played_lanes import lane_of
+from ...machine import Machine
+from ...prediction import Prediction
+from ...report import Expected
+from ...resource import HBM, PCIE
+from ...schedule import EngineUse, PredictedTime, Schedule
+from ...timeline import CORE, DMA, HOST, Load, Played, play
+from ...units import percent
+from ...workload import Coverage, Op, Recording, Share, Step, Workload
+from .lanes import lane_of
 
 STEP = 0  # the key of the only step
 UP, DOWN = "up", "down"

@@ -10,7 +10,7 @@ A device axis is a prime factor of the device number, as (stride, size): of 8 de
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
 from math import prod
 
@@ -84,6 +84,19 @@ def ways(axes: Axes) -> int:
 def axes_of(sharding: Sharding) -> Axes:
     """All axes that an array is split along."""
     return tuple(chain(*sharding))
+
+
+def axes_of_groups(groups: Iterable[Collection[int]]) -> Axes | None:
+    """The axes that groups of devices span; ``None`` if they span none, or not the same.
+
+    >>> axes_of_groups([[0, 4, 8, 12], [1, 5, 9, 13]])
+    ((8, 2), (4, 2))
+    """
+    spanned = {tuple(_digits(tuple(device - min(group) for device in sorted(group)))) for group in groups if group}
+    if len(spanned) != 1:
+        return None
+    (axes,) = spanned
+    return axes if all(stride > 0 for stride, _ in axes) else None
 
 
 def _split(text: str) -> list[str]:

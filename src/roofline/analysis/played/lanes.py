@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from ..timeline import Played, Repeat, Stretch
-from ..workload import Lane
+from ...timeline import Played, Repeat, Stretch
+from ...workload import Lane
 
 BUCKETS = 1_000
 MOST_OPS = 8  # listed in each bucket

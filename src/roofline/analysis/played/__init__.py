@@ -1,0 +1,1 @@
+"""Programs that have not run: the times of their played schedules, their timeline, and their collectives."""
