@@ -60,6 +60,18 @@ class Profiled(Struct, frozen=True, kw_only=True):
     missing: str = ""
 
 
+def run_program(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
+    """Run a program to its end, and forward signals to it. Returns its exit status."""
+    with _forwarded_signals() as started:
+        try:
+            process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
+        except OSError as error:
+            raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
+        started(process)
+        status = process.wait()
+    return status if status >= 0 else 128 - status  # the convention of shells for "killed by signal n"
+
+
 def profile(
     command: Sequence[str], folder: Path, *, window: Window | None = None, name: str | None = None, stdout: IO[Any] | int | None = None
 ) -> Profiled:
@@ -69,7 +81,7 @@ def profile(
     """
     asked = window or Window()
     with staging_in(folder) as staging:
-        status = _run(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **asdict(asked)}), stdout)
+        status = run_program(runnable(command), environment(os.environ, {"folder": str(staging.resolve()), **asdict(asked)}), stdout)
         messages = [json.loads(file.read_text("utf-8")) for file in sorted(staging.glob("*/status.json"))]
         run, files = collect(staging, folder, name)
     notes = tuple(dict.fromkeys(note for one in messages for note in one["notes"]))
@@ -93,17 +105,6 @@ def environment(outer: Mapping[str, str], settings: Mapping[str, object]) -> dic
     """The program's environment: the current one, with the hook first on Python's path, and the hook's settings."""
     path = os.pathsep.join(filter(None, (str(HOOK), outer.get("PYTHONPATH"))))
     return {**outer, "PYTHONPATH": path, hook.SETTINGS: json.dumps(settings)}
-
-
-def _run(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
-    with _forwarded_signals() as started:
-        try:
-            process = subprocess.Popen(command, env=dict(variables), stdout=stdout)
-        except OSError as error:
-            raise UsageError(f"{command[0]}: cannot run: {error.strerror}") from None
-        started(process)
-        status = process.wait()
-    return status if status >= 0 else 128 - status  # the convention of shells for "killed by signal n"
 
 
 @contextmanager

@@ -192,9 +192,11 @@ def run(words: Sequence[str]) -> int:
 
 def _function(args: argparse.Namespace) -> int:
     """Compiles a function for a slice, or for several, of which the best has the report."""
+    if len(args.path) > 1:
+        raise UsageError(f"{args.path[0]}: to compile a function name one function alone")
     chips, meshes = chips_and_meshes(args)
     if len(chips) * len(meshes) == 1:
-        recording, is_refused, place = record_function(args)
+        recording, is_refused, place = record_function(args, args.path[0])
         args.chip = place.machine.name  # of several slices the name of one
     else:
         from .forms.slice_variants import show_variants, variants

@@ -1,20 +1,37 @@
-"""`roofline capture`: run a JAX or PyTorch program under the profiler and analyze the profile."""
+"""`roofline capture`: run a JAX or PyTorch program under the profiler and analyze the profile, or compile its step for a slice of TPUs."""
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..analysis import open_report
+from ..analysis.throughput import with_throughput
 from ..capture.program import Profiled, Window, checked, profile
-from ..errors import NoActivity
+from ..errors import NoActivity, UsageError
 from ..grouping.folding import by_loss, table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
 from ..render.screen import report_text
 from ..render.tables import Paper
+from ..report import Report
 from ..units import parse, show
-from .options import Parser, at_least, chosen_machine, machine_of, machine_options, output_options, screen_options
+from .options import (
+    BROKEN,
+    Parser,
+    at_least,
+    chosen_machine,
+    chosen_price,
+    chosen_throughput,
+    machine_of,
+    machine_options,
+    output_options,
+    screen_options,
+    throughput_options,
+)
+from .options.slice_options import COMPILATION, STEP, compilation_options, record, slice_job
 from .output import emit, write, write_message
 from .reading import read_options
 from .terminal import chart, chart_options
@@ -29,9 +46,12 @@ def parser() -> Parser:
         "Works with any command that starts Python (script, python -m, torchrun, console script), child processes and ranks included.\n"
         "Input, output, exit status and signals pass through. Steps are analyzed one by one: those marked with\n"
         "jax.profiler.StepTraceAnnotation; in PyTorch optimizer steps, else calls of the model.\n"
-        "Writes plugins/profile/NAME/ with one profile per process (readable by TensorBoard), report.json and report.html.",
+        "Writes plugins/profile/NAME/ with one profile per process (readable by TensorBoard), report.json and report.html.\n"
+        "With --chip v6e:4x4, a slice of TPUs that is not here, a JAX program runs on the CPU up to its training step, which is compiled\n"
+        "for the slice, not run: the report is predicted, and the compiled program is in program/. Exit status 3 if it does not fit.",
         "roofline capture -o run --skip 2 --steps 5 -- python train.py --batch 64\n"
-        "  roofline capture -o run -- torchrun --nproc-per-node 8 train.py",
+        "  roofline capture -o run -- torchrun --nproc-per-node 8 train.py\n"
+        "  roofline capture --chip v6e:4x4 -- python train.py",
     )
     made.usage = "roofline capture [options] -- PROGRAM [arguments]"
     made.add_argument("program", nargs=argparse.REMAINDER, metavar="PROGRAM", help="the command to run, with its arguments")
@@ -49,6 +69,8 @@ def parser() -> Parser:
         action=argparse.BooleanOptionalAction,
         help="record Python calls too, to name modules and the line in idle time (slower, larger; default: PyTorch only)",
     )
+    compilation_options(made, (STEP, *(value for value in COMPILATION if value.name != "save")))
+    throughput_options(made)
     read_options(made, files=False)
     machine_options(made)
     output_options(made, figure=False)
@@ -67,14 +89,61 @@ def run(words: Sequence[str]) -> int:
         python=args.python,
     )
     command = args.program[1:] if args.program[:1] == ["--"] else args.program
-    chosen_machine(args)  # raises an error for an unknown chip before the program runs
+    chosen_throughput(args), chosen_price(args)
     data_to_stdout = any(getattr(args, option) == "-" for option in DATA)
     sys.stdout.flush()
-    taken = profile(command, Path(args.output), window=window, name=args.name, stdout=sys.stderr.fileno() if data_to_stdout else None)
+    stdout = sys.stderr.fileno() if data_to_stdout else None
+    if args.chip and _is_slice_elsewhere(args.chip):
+        return _compile(args, command, stdout)
+    chosen_machine(args)  # raises an error for an unknown chip before the program runs
+    taken = profile(command, Path(args.output), window=window, name=args.name, stdout=stdout)
     if taken.status:
         return _after_failure(args, taken)
     _analyse(args, checked(taken))
     return 0
+
+
+def _is_slice_elsewhere(chip: str) -> bool:
+    """Whether a chip is a slice of TPUs, and this computer has no TPU."""
+    from ..jax.tpu.slices import is_slice  # takes 50 ms to import, as what follows
+    from ..machines.measuring.tpu_devices import tpu_here
+
+    return is_slice(chip) and not tpu_here()
+
+
+def _compile(args: argparse.Namespace, command: Sequence[str], stdout: int | None) -> int:
+    """Compile the program's step for a slice, and analyze that."""
+    from ..capture.step import step_of
+    from ..jax.tpu import portable
+    from ..jax.tpu.compiling import why_not_here
+
+    if reason := why_not_here():
+        raise UsageError(reason)
+    job = slice_job(args, "capture")
+    step = step_of(
+        command,
+        job.slice.devices,
+        named=args.step or "",
+        mesh=job.mesh,
+        batch=job.batch_args,
+        shard=job.shard,
+        folder=Path(args.output),
+        stdout=stdout,
+    )
+    write_message(f"compiling instead of running {step.title}; another function: --compile step=NAME")
+    for assumed in step.assumed:
+        write_message(assumed)
+    if step.zeros_of:
+        write_message(f"too large to run here, with zeros as results: {', '.join(step.zeros_of)}")
+    args.save = str(Path(args.output) / "program")
+    job = replace(
+        portable(job, step.portable, step.name, step.axes, step.assumed, step.whole), python=step.python if step.has_compiler else ""
+    )
+    recording, is_refused = record(args, job)
+    args.chip = job.slice.machine.name
+    write_message(f"wrote {args.save}")
+    _emit(args, open_report(recording, machine_of(args), per_step=chosen_throughput(args), price=chosen_price(args)).report)
+    return BROKEN if is_refused else 0
 
 
 def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:
@@ -100,6 +169,11 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
         raise NoActivity(
             f"{taken.folder}: nothing ran on a device while the program was recorded; use --from-start to record everything"
         ) from None
+    _emit(args, with_throughput(report, chosen_throughput(args), chosen_price(args)))
+
+
+def _emit(args: argparse.Namespace, report: Report) -> None:
+    """Write a report to the folder and to the requested outputs."""
     write(str(Path(args.output) / "report.json"), to_json(report))
     html = Path(args.output) / "report.html"
     write(str(html), report_page(report).encode())

@@ -3,7 +3,9 @@
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
 from ..checking import Check
@@ -34,8 +36,11 @@ from .options import (
     output_options,
     throughput_options,
 )
+from .options.slice_options import COMPILATION, compilation_options, record_function
 from .output import emit, write_message
 from .reading import opened, read_options
+
+FITS = "no out-of-memory"  # a condition of every function that is compiled
 
 
 def parser() -> Parser:
@@ -43,9 +48,11 @@ def parser() -> Parser:
         "check",
         "Check a profile, program or function against a budget: conditions that must all hold. Exit status 0 if they do, 3 if one is\n"
         "broken (one line each), 2 if one cannot be decided (no measured times, no baseline).\n"
-        "INPUT is whatever analyze reads, or a JAX or PyTorch function, which is not run and needs no device.",
+        "INPUT is whatever analyze reads, or a JAX or PyTorch function, which is not run and needs no device. For a slice of TPUs (--chip\n"
+        "v6e:4x4) a JAX function is compiled, as by analyze; status 3 also if it does not fit.",
         "roofline check run.xplane.pb --require 'step < 30 ms' --require 'no above-roof'\n"
         "  roofline check mymodel:layer --args 512x4096 4096x4096 --chip h100 --budget budgets.toml --update\n"
+        "  roofline check train.py:plan --chip v6e:4x4 --require 'step < 800 ms' --require 'peak memory < 30 GB'\n"
         "  roofline check program.hlo --require 'hbm of layer*/attn <= 1.1x baseline' --baseline baseline.json",
     )
     made.add_argument("input", metavar="INPUT", help="profile, trace, program, table or report; or MODULE:FUNCTION with --args")
@@ -60,6 +67,7 @@ def parser() -> Parser:
     function.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096]")
     function.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of arguments without one (default bf16)")
     function.add_argument("--framework", choices=FRAMEWORKS, help="framework of the function (default: the one that its module imports)")
+    compilation_options(made, COMPILATION, function)
     throughput_options(made)
     read_options(made)
     machine_options(made)
@@ -70,6 +78,7 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     texts, file = _budget(args)
+    texts += [FITS] if _is_function(args.input) and _is_slice(args) else []
     conditions = read_conditions(texts)
     report, on_chip = _analysed(args)
     if args.update and file:
@@ -113,15 +122,21 @@ def _budget(args: argparse.Namespace) -> tuple[list[str], str | None]:
 
 def _analysed(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report] | None]:
     """The report on the input, and for a function, how to get its report for another chip."""
-    name = args.input
-    if ":" in name and not (os.path.exists(name) or is_remote(name) or is_sample(name)):
+    if _is_function(args.input):
         return _function(args)
     if args.args:
         raise UsageError("check: --args are the shapes of a function's arguments; give MODULE:FUNCTION")
-    return opened(args, [name]).report, None
+    return opened(args, [args.input]).report, None
+
+
+def _is_function(name: str) -> bool:
+    return ":" in name and not (os.path.exists(name) or is_remote(name) or is_sample(name))
 
 
 def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]]:
+    if _is_slice(args):
+        on = partial(_compiled, args)
+        return on(args.chip), on
     shapes, number = [shape(text) for text in args.args], dtype(args.dtype)
     machine = chosen_machine(args)
     function = load_function("check", args.input)
@@ -129,3 +144,19 @@ def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
     if not names_machine(args) and not os.environ.get(CHIP_VARIABLE):
         write_message(f"analyzed for {DEFAULT_CHIP}; choose another with --chip")
     return with_throughput(on(machine), chosen_throughput(args), chosen_price(args)), on
+
+
+def _is_slice(args: argparse.Namespace) -> bool:
+    """Whether functions are compiled for the chip, a slice of TPUs."""
+    chip = args.chip or os.environ.get(CHIP_VARIABLE) or ""
+    if ":" not in chip and "-" not in chip:
+        return False
+    from ..jax.tpu.slices import is_slice  # takes 50 ms to import
+
+    return is_slice(chip)
+
+
+def _compiled(args: argparse.Namespace, chip: str | None) -> Report:
+    """The report on a function that is compiled for a slice."""
+    recording, _, place = record_function(argparse.Namespace(**{**vars(args), "chip": chip}), args.input)
+    return analyze(recording, place.machine, per_step=chosen_throughput(args), price=chosen_price(args))

@@ -1,4 +1,4 @@
-"""In every Python process that `roofline capture` starts, wait for the import of a framework and arm its recorder.
+"""In every Python process that `roofline capture` starts, wait for the import of a framework, and arm its recorder or finder of the step.
 
 Only the standard library is imported, because the program's interpreter may not have roofline.
 """
@@ -9,10 +9,11 @@ import sys
 from importlib import import_module
 from typing import Any
 
-SETTINGS = "ROOFLINE_CAPTURE"  # the environment variable: a JSON object of the fields of a recorder
+SETTINGS = "ROOFLINE_CAPTURE"  # the environment variable: a JSON object of the arguments of a recorder, or of the finder of the step
 
 # Top-level modules in the recorded program, part of the package elsewhere.
 _PACKAGE = f"{__package__}." if __package__ else ""
+StepFinder = import_module(f"{_PACKAGE}roofline_hook_step").StepFinder
 JaxRecorder = import_module(f"{_PACKAGE}roofline_hook_jax").JaxRecorder
 TorchRecorder = import_module(f"{_PACKAGE}roofline_hook_torch").TorchRecorder
 
@@ -54,4 +55,5 @@ def watch() -> None:
     asked = os.environ.get(SETTINGS)
     if asked:
         settings = json.loads(asked)
-        sys.meta_path[:0] = [_Finder(JaxRecorder(**settings)), _Finder(TorchRecorder(**settings))]
+        kinds = (StepFinder,) if "devices" in settings else (JaxRecorder, TorchRecorder)
+        sys.meta_path[:0] = [_Finder(kind(**settings)) for kind in kinds]

@@ -54,7 +54,7 @@ def variants(args: argparse.Namespace, chips: Sequence[str], meshes: Sequence[st
 def _variant(args: argparse.Namespace, chip: str, mesh: str) -> Variant:
     own = argparse.Namespace(**{**vars(args), "chip": chip, "mesh": [mesh] if mesh else None})
     try:
-        recording, is_refused, place = record_function(own)
+        recording, is_refused, place = record_function(own, args.path[0])
         report = analyze(recording, place.machine, chosen_corrections(args), per_step=chosen_throughput(args), price=chosen_price(args))
     except UsageError as error:
         return Variant(chip=chip, mesh=mesh, reason=str(error))

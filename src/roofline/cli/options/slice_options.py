@@ -2,8 +2,12 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from ...dtypes import dtype
 from ...errors import UsageError
@@ -16,10 +20,11 @@ from ..output import write_message
 from ..progress import progress
 from ..reading import NO_CACHE
 from . import CHIP_VARIABLE, at_least
-from .named_values import Value, named_values
+from .named_values import TakesOptions, Value, named_values
 from .program_options import chosen_trips
 
 if TYPE_CHECKING:
+    from ...jax.tpu.compiling import Job
     from ...jax.tpu.slices import Slice
 
 
@@ -34,7 +39,12 @@ def slice_options(parser: argparse.ArgumentParser) -> None:
         help="shapes of its arguments: 8x512:bf16, or bf16[8,512] (bf16 where no format is given); without them the function is called, "
         "and returns (function, arguments) or a lowered function",
     )
-    named_values(parser, "--compile", "how to compile it", COMPILATION, group)
+    compilation_options(parser, COMPILATION, group)
+
+
+def compilation_options(parser: argparse.ArgumentParser, values: Sequence[Value], group: TakesOptions | None = None) -> None:
+    """How to compile for a slice."""
+    named_values(parser, "--compile", "how to compile for a slice of TPUs", values, group)
 
 
 COMPILATION = (
@@ -51,9 +61,11 @@ COMPILATION = (
     ),
     Value("shard=AXIS", "axis that divides the largest dimension of the other arguments (default: replicated)"),
     Value("xla-KEY=VALUE", "option of the TPU compiler"),
+    Value("save=FOLDER", "keep the compiled program there, which analyze reads on any computer"),
     Value("time=TIME", "end a compilation that takes longer (default: 30 min)", partial(parse, dimension="s")),
     Value("memory=BYTES", "end one that needs more (default: nine tenths of the free memory)", partial(parse, dimension="B")),
 )
+STEP = Value("step=NAME", "the function that is the step, where it is not to be guessed")
 FOR_FUNCTIONS = {"args": "--args", **{value.place: f"--compile {value.name}" for value in COMPILATION}}
 
 
@@ -76,37 +88,47 @@ def chips_and_meshes(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     return [chip.strip() for chip in chips], ",".join(args.mesh or ("",)).split("/")
 
 
-def record_function(args: argparse.Namespace) -> "tuple[Recording, bool, Slice]":
+def record_function(args: argparse.Namespace, name: str) -> "tuple[Recording, bool, Slice]":
     """The recording of a function that is compiled for a slice, whether the compiler refused it, and the slice."""
     from ...jax.comparison import format_name
-    from ...jax.tpu import record_job
-    from ...jax.tpu.compiling import Bounds, Job, mesh_of, options_of, program_cache
+
+    formats = [(dtype(number or "bf16"), sizes) for number, sizes in map(shape, args.args)]
+    job = replace(slice_job(args, name), function=name, args=tuple((format_name(number), sizes) for number, sizes in formats))
+    return *record(args, job), job.slice
+
+
+def slice_job(args: argparse.Namespace, what: str) -> "Job":
+    """What these options say about compiling for a slice; the function is still to be named."""
+    from ...jax.tpu.compiling import Job, mesh_of, options_of
     from ...jax.tpu.slices import slice_named
 
     chip = args.chip or os.environ.get(CHIP_VARIABLE)
-    if len(args.path) > 1 or not chip:
-        raise UsageError(f"{args.path[0]}: to compile a function name one function and a slice of TPUs: --chip v6e:4x4")
-    place = slice_named(chip)
-    formats = [(dtype(number or "bf16"), sizes) for number, sizes in map(shape, args.args)]
-    job = Job(
-        slice=place,
-        function=args.path[0],
-        args=tuple((format_name(number), sizes) for number, sizes in formats),
+    if not chip:
+        raise UsageError(f"{what}: to compile a function name a slice of TPUs: --chip v6e:4x4")
+    return Job(
+        slice=slice_named(chip),
         mesh=mesh_of(args.mesh or ()),
         batch_args=tuple(args.batch or ()),
         shard=args.shard or "",
         options=options_of(args.xla or ()),
     )
-    with progress(f"compiling {job.name} for {job.slice.title}"):
-        recording, is_refused = record_job(
+
+
+def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
+    """The recording of a compiled function, and whether the compiler refused it; the program is saved where that was asked for."""
+    from ...jax.tpu import record_job
+    from ...jax.tpu.compiling import Bounds, program_cache
+
+    with progress(f"compiling {job.function} for {job.slice.title}"):
+        return record_job(
             job,
             bounds=Bounds(Bounds().seconds if args.time is None else args.time, args.memory),
-            cache=None if args.cache == NO_CACHE else program_cache(),
+            cache=None if getattr(args, "cache", None) == NO_CACHE else program_cache(),
             fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())),
-            link=args.link,
-            trips=chosen_trips(args),
+            link=getattr(args, "link", None),
+            trips=chosen_trips(args) if "trips" in args else None,
+            saved=Path(args.save) if args.save else None,
         )
-    return recording, is_refused, place
 
 
 def _memory(peak: PeakMemory, capacity: float | None) -> str:

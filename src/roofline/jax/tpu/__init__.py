@@ -6,7 +6,8 @@
 The compiled program is one of one device, with its schedule, layouts, memory and collectives; nothing is executed.
 """
 
-from collections.abc import Callable, Mapping
+import pickle
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from ...quantities import NOTABLE
 from ...sources import programs
 from ...units import number_of, parse, percent, show
 from ...workload import PeakMemory, Recording
-from .compiling import Bounds, Compilation, Job, Replicated, compiled
+from .compiling import Bounds, Compilation, Job, Replicated, compiled, save
 from .slices import Slice
 
 COMPILED = "compiled by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, in {seconds}, not run: figures are of one device"
@@ -31,28 +32,21 @@ def portable_job(function: Callable[..., Any], place: Slice, mesh: Mapping[str, 
     from . import lowering
 
     def job(*args: Any, **kwargs: Any) -> Job:
-        import jax
-
-        ready = lowering.jitted(function, **jit)
+        made = Job(slice=place, mesh=mesh)
         try:
-            axes = lowering.mesh_axes((args, kwargs), place.devices, mesh)
-            made = Job(slice=place, mesh=axes)
-            abstract = lowering.typed_mesh(jax.sharding.AbstractMesh(tuple(axes.values()), tuple(axes)), (args, kwargs))
-            shapes = lowering.placed((args, kwargs), abstract)
+            found = lowering.shipped(lowering.jitted(function, **jit), (args, kwargs), place.devices, mesh)
         except lowering.Misfit as misfit:
             raise UsageError(str(misfit)) from None
-        try:
-            with jax.sharding.use_abstract_mesh(abstract):
-                whole = lowering.replicated((shapes.args, shapes.kwargs), abstract)
-                made = replace(made, assumed=shapes.assumed, replicated=Replicated(**whole))
-                return replace(made, portable=lowering.exported(ready, shapes.args, shapes.kwargs))
-        except ValueError as error:  # its own shardings may be of devices that are here
-            try:
-                return replace(made, portable=lowering.exported(ready, args, kwargs))
-            except Exception:
-                raise error from None
+        return portable(made, pickle.dumps(tuple(found.portable)), found.portable.exported.fun_name, found.axes, found.assumed, found.whole)
 
     return job
+
+
+def portable(
+    job: Job, function: bytes, name: str, axes: Mapping[str, int], assumed: Sequence[str] = (), whole: Mapping[str, Any] | None = None
+) -> Job:
+    """The job for a function that was traced elsewhere (`lowering.shipped`), pickled."""
+    return replace(job, portable=function, function=name, mesh=axes, assumed=tuple(assumed), replicated=Replicated(**(whole or {})))
 
 
 def record_job(
@@ -63,9 +57,15 @@ def record_job(
     fits: Callable[[PeakMemory], None] | None = None,
     link: str | None = None,
     trips: Mapping[str, int] | None = None,
+    saved: Path | None = None,
 ) -> tuple[Recording, bool]:
-    """The recording of a compiled function, and whether the compiler refused it because it does not fit into memory."""
+    """The recording of a compiled function, and whether the compiler refused it because it does not fit into memory.
+
+    The program's files are ``saved`` in a folder.
+    """
     with compiled(job, bounds=bounds, cache=cache, fits=fits) as made:
+        if saved is not None:
+            save(made.folder, saved)
         recording = programs.read(made.folder, job.slice.machine, network=lambda machine: network_of(machine, link), trips=trips)
     answer = made.answer
     whole = job.replicated or answer.replicated
@@ -75,7 +75,7 @@ def record_job(
         notes = (REFUSED.format(reason=answer.refused), *notes)
         if memory is not None and (available := _available_bytes(answer.refused)) is not None:
             memory = replace(memory, capacity_bytes=available)
-    return replace(recording, files=(job.name,), memory=memory, mesh=dict(answer.mesh), notes=notes), bool(answer.refused)
+    return replace(recording, files=(job.function,), memory=memory, mesh=dict(answer.mesh), notes=notes), bool(answer.refused)
 
 
 def _described(made: Compilation, place: Slice) -> str:

@@ -5,7 +5,6 @@ logs of its own. Compiled programs are cached under a key of the program, the sl
 """
 
 import os
-import pickle
 import platform
 import shutil
 import signal
@@ -21,14 +20,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ...errors import RooflineError, SourceError, UsageError
+from ...errors import OutputError, RooflineError, SourceError, UsageError
 from ...files.user_folders import user_folder
 from ...hlo.memory.peak import peak_memory
 from ...hlo.read import parse
 from ...units import parse as parse_quantity
 from ...units import show
 from ...workload import PeakMemory
-from .lowering import Portable
 from .slices import Slice
 
 CHILD = Path(__file__).with_name("child.py")
@@ -65,7 +63,7 @@ class Replicated(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What to compile: ``function`` by its name, or a ``portable`` one, for ``slice``.
+    """What to compile for ``slice``: the ``function`` of this name, or a ``portable`` one, pickled.
 
     ``args`` are formats and sizes of arguments, in JAX's names; without them the function is called, and returns the function to compile
     with its arguments. ``mesh`` are the axes of the mesh with their sizes, ``batch_args`` and ``shard`` say how arguments without
@@ -75,7 +73,7 @@ class Job(Struct, frozen=True, kw_only=True):
 
     slice: Slice
     function: str = ""
-    portable: Portable | None = None
+    portable: bytes = b""
     args: tuple[tuple[str, tuple[int, ...]], ...] = ()
     mesh: Mapping[str, int] | None = None
     batch_args: tuple[int, ...] = ()
@@ -83,11 +81,7 @@ class Job(Struct, frozen=True, kw_only=True):
     options: Mapping[str, str] = {}
     assumed: tuple[str, ...] = ()
     replicated: Replicated | None = None
-
-    @property
-    def name(self) -> str:
-        """The function's."""
-        return self.function or (str(self.portable.exported.fun_name) if self.portable else "")
+    python: str = ""
 
     def __post_init__(self) -> None:
         sizes = list((self.mesh or {}).values())
@@ -137,16 +131,23 @@ class Compilation(Struct, frozen=True):
     seconds: float
 
 
-def why_not() -> str:
-    """Why nothing can be compiled for TPUs here; empty if it can."""
+def why_not_here() -> str:
+    """Why the TPU compiler cannot run on this computer; empty if it can."""
+    if PYTHON_VARIABLE in os.environ or (sys.platform, platform.machine()) == ("linux", "x86_64"):
+        return ""
+    where = f"{platform.system()} on {platform.machine()}"
+    return f"the TPU compiler (libtpu) runs on x86-64 Linux only, and this is {where}; programs that were saved there are analyzed here"
+
+
+def why_not(python: str = "") -> str:
+    """Why nothing can be compiled for TPUs here, by a ``python`` that has the compiler or by this one; empty if it can."""
     if PYTHON_VARIABLE in os.environ:
         return (
             "" if os.access(os.environ[PYTHON_VARIABLE], os.X_OK) else f"{PYTHON_VARIABLE} names no Python: {os.environ[PYTHON_VARIABLE]}"
         )
-    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        where = f"{platform.system()} on {platform.machine()}"
-        return f"the TPU compiler (libtpu) runs on x86-64 Linux only, and this is {where}; programs that were saved there are analyzed here"
-    if find_spec("libtpu") is None or find_spec("jax") is None:
+    if reason := why_not_here():
+        return reason
+    if not python and (find_spec("libtpu") is None or find_spec("jax") is None):
         elsewhere = f"set {PYTHON_VARIABLE} to the Python of an environment with jax[tpu]"
         return f"libtpu, the TPU compiler, is not installed; run: pip install 'roofline[tpu]', or {elsewhere}"
     return ""
@@ -165,16 +166,16 @@ def compiled(
     ``cache`` is a folder for compiled programs. ``fits`` is told the memory that the program needs, before the longest part of the
     compilation.
     """
-    if reason := why_not():
+    if reason := why_not(job.python):
         raise UsageError(reason)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="roofline-tpu-") as name:
         folder = Path(name)
         answer = _answer(job, folder, bounds, cache, fits)
         if answer.misfit:
-            raise UsageError(f"{job.name}: {answer.misfit}")
+            raise UsageError(f"{job.function}: {answer.misfit}")
         if answer.failed:
-            raise SourceError(f"{job.name}: not compiled for {job.slice.title}: {_first_line(answer.failed)}")
+            raise SourceError(f"{job.function}: not compiled for {job.slice.title}: {_first_line(answer.failed)}")
         files = folder / "files"
         if answer.cached and cache is not None:
             files = cache / answer.key
@@ -185,7 +186,7 @@ def compiled(
             if cache is not None:
                 _store(files, cache / answer.key)
         if answer.refused and not list(files.glob(ASSIGNED)):
-            raise SourceError(f"{job.name}: does not fit {job.slice.title}: {_first_line(answer.refused)}")
+            raise SourceError(f"{job.function}: does not fit {job.slice.title}: {_first_line(answer.refused)}")
         yield Compilation(files, answer, time.monotonic() - began)
 
 
@@ -212,7 +213,7 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
     """Runs the process, watches its limits, and reads its answer."""
     portable = folder / "portable" if job.portable else None
     if portable is not None:
-        portable.write_bytes(pickle.dumps(tuple(job.portable or ())))
+        portable.write_bytes(job.portable)
     described = {
         "function": job.function,
         "portable": str(portable or ""),
@@ -227,7 +228,7 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
     (folder / "job.json").write_bytes(msgspec.json.encode(described))
     log = folder / "log"
     with log.open("wb") as stream:
-        command = [os.environ.get(PYTHON_VARIABLE) or sys.executable, "-P", str(CHILD), str(folder)]
+        command = [os.environ.get(PYTHON_VARIABLE) or job.python or sys.executable, "-P", str(CHILD), str(folder)]
         process = subprocess.Popen(
             command, env=_environment(job.slice.devices), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
         )
@@ -243,14 +244,19 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
     except (OSError, msgspec.DecodeError):
         last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
         why = f": {last[0].strip()}" if last else ""
-        raise SourceError(f"{job.name}: the TPU compiler's process ended with status {process.returncode}{why}") from None
+        raise SourceError(f"{job.function}: the TPU compiler's process ended with status {process.returncode}{why}") from None
 
 
 def _environment(devices: int) -> dict[str, str]:
     """The process's variables: the user's, those of the compiler, and as many CPU devices as the slice has, on which a mesh can be made."""
-    flags = [flag for flag in os.environ.get("XLA_FLAGS", "").split() if not flag.startswith(DEVICES_FLAG)]
-    own = {"XLA_FLAGS": " ".join([*flags, f"{DEVICES_FLAG}={devices}"])}
-    return {**os.environ, **VARIABLES, **own}
+    return {**os.environ, **VARIABLES, "XLA_FLAGS": cpu_devices(devices)}
+
+
+def cpu_devices(devices: int, *, keep: bool = False) -> str:
+    """The flags of XLA, with so many CPU devices, or as many as the user asks for, with ``keep``."""
+    flags = os.environ.get("XLA_FLAGS", "").split()
+    others = [flag for flag in flags if not flag.startswith(DEVICES_FLAG)]
+    return " ".join(flags if keep and len(others) < len(flags) else [*others, f"{DEVICES_FLAG}={devices}"])
 
 
 def _watch(process: "subprocess.Popen[bytes]", folder: Path, bounds: Bounds, fits: Callable[[PeakMemory], None] | None) -> None:
@@ -292,6 +298,17 @@ def _keep(dump: Path, files: Path, answer: Answer) -> None:
         for file in _programs(dump, f"*.{stage}.hlo.pb"):
             shutil.move(file, files / file.name)
     (files / "answer.json").write_bytes(msgspec.json.encode(answer))
+
+
+def save(files: Path, folder: Path) -> None:
+    """Copies the programs of a compilation to a folder of the user's."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stage in KEPT:
+            for file in files.glob(f"*.{stage}.hlo.pb"):
+                shutil.copy(file, folder / file.name)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot write: {error.strerror}") from None
 
 
 def _store(files: Path, entry: Path) -> None:

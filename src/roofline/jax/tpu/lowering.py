@@ -26,6 +26,15 @@ class Portable(NamedTuple):
     donated: tuple[int, ...]
 
 
+class Shipment(NamedTuple):
+    """A portable function with the axes of the mesh that it is for, what was assumed, and what every device has whole (`replicated`)."""
+
+    portable: Portable
+    axes: dict[str, int]
+    assumed: tuple[str, ...] = ()
+    whole: Mapping[str, Any] = {}
+
+
 class Arguments(NamedTuple):
     """The arguments of a function as shapes with shardings, and what was assumed about these."""
 
@@ -66,7 +75,10 @@ def typed_mesh(mesh: Any, arguments: Any) -> Any:
     if not types:
         return mesh
     usual = dict(zip(mesh.axis_names, mesh.axis_types, strict=True))
-    return jax_sharding.Mesh(mesh.devices, mesh.axis_names, axis_types=tuple(types.get(name, usual[name]) for name in mesh.axis_names))
+    kinds = tuple(types.get(name, usual[name]) for name in mesh.axis_names)
+    if isinstance(mesh, jax_sharding.AbstractMesh):
+        return jax_sharding.AbstractMesh(mesh.axis_sizes, mesh.axis_names, axis_types=kinds)
+    return jax_sharding.Mesh(mesh.devices, mesh.axis_names, axis_types=kinds)
 
 
 def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: Sequence[int] = (), shard: str = "") -> Arguments:
@@ -74,7 +86,7 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
 
     Shardings that arguments have are moved to the mesh by the names of its axes; arguments without one are then replicated. Where none has
     a sharding, the first axis of the mesh divides the leading dimension of the arguments ``batch``, by default of the last one with an
-    array, and ``shard`` names an axis that divides the largest dimension of the others.
+    array that it divides, and ``shard`` names an axis that divides the largest dimension of the others.
     """
     tree = _module("jax").tree
 
@@ -87,10 +99,11 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
     if mesh.size == 1:
         args, kwargs = tree.map(lambda leaf: _shape(leaf, mesh, ()), arguments)
         return Arguments(args, kwargs, ())
-    with_arrays = [place for place, argument in enumerate(args) if any(_sizes(leaf) for leaf in tree.leaves(argument))]
-    last = with_arrays[-1:]
-    chosen = [place % len(args) if args else place for place in batch] or last
     first = mesh.axis_names[0]
+    with_arrays = [place for place, argument in enumerate(args) if any(map(_sizes, tree.leaves(argument)))]
+    dividable = [place for place in with_arrays if any(_is_dividable(leaf, mesh.shape[first]) for leaf in tree.leaves(args[place]))]
+    last = (dividable or with_arrays)[-1:]
+    chosen = [place % len(args) if args else place for place in batch] or last
     if shard and shard not in mesh.axis_names:
         raise Misfit(f"shard {shard}: the mesh has no such axis; it has {', '.join(mesh.axis_names)}")
     undivided: list[str] = []
@@ -108,7 +121,7 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
         return _shape(leaf, mesh, (*[None] * -max(fitting)[1], shard) if fitting else ())
 
     placed_args = tuple(tree.map(divided if place in chosen else weights, argument) for place, argument in enumerate(args))
-    which = "the last argument" if chosen == last else "arguments " + ", ".join(map(str, chosen))
+    which = "the last argument" if chosen == with_arrays[-1:] else "arguments " + ", ".join(map(str, chosen))
     rest = f"{shard} divides the largest dimension of each other array" if shard else "the rest is replicated"
     assumed = [f"no argument has a sharding: {first} is taken to divide the leading dimension of {which}, and {rest}"]
     if undivided:
@@ -150,6 +163,31 @@ def exported(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
     flat_out = jax.tree.structure(tuple(found.out_avals))
     flat = replace(found, in_tree=flat_in, out_tree=flat_out, _get_vjp=None)
     return Portable(flat, tuple(place for place, leaf in enumerate(leaves) if leaf.donated))
+
+
+def shipped(
+    function: Any,
+    arguments: tuple[tuple[Any, ...], dict[str, Any]],
+    devices: int,
+    axes: Mapping[str, int] | None = None,
+    batch: Sequence[int] = (),
+    shard: str = "",
+) -> Shipment:
+    """A jitted function of arguments that are here, traced for a mesh of so many devices that are not; shardings are moved by name."""
+    sharding = _module("jax.sharding")
+
+    sizes = mesh_axes(arguments, devices, axes)
+    mesh = typed_mesh(sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes)), arguments)
+    shapes = placed(arguments, mesh, batch, shard)
+    try:
+        with sharding.use_abstract_mesh(mesh):
+            whole = replicated((shapes.args, shapes.kwargs), mesh)
+            return Shipment(exported(function, shapes.args, shapes.kwargs), sizes, shapes.assumed, whole)
+    except ValueError as error:  # its own shardings may be of devices that are here
+        try:
+            return Shipment(exported(function, *arguments), sizes)
+        except Exception:
+            raise error from None
 
 
 def lowered_again(portable: Portable, mesh: Any) -> tuple[Any, dict[str, int]]:
@@ -204,6 +242,12 @@ def _moved(leaf: Any, mesh: Any) -> Any:
 
 def _sizes(leaf: Any) -> tuple[int, ...] | None:
     return tuple(leaf.shape) if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else None
+
+
+def _is_dividable(leaf: Any, parts: int) -> bool:
+    """Whether an array can be divided along its leading dimension; the two words of a random number generator's key are not."""
+    sizes = _sizes(leaf)
+    return sizes is not None and sizes != () and sizes[0] % parts == 0 and not (sizes == (2,) and leaf.dtype.name == "uint32")
 
 
 def _words(leaf: Any) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from ...errors import MachineError, UsageError
+from ...errors import MachineError, RooflineError, UsageError
 from ...machine import Machine
 from ...machines.catalogue import card
 from ...units import number_of
@@ -67,3 +67,12 @@ def slice_named(name: str) -> Slice:
     sides = tuple(axis.size for axis in found.machine.topology.axes)
     device = found.machine.per_device() if found.machine.devices > 1 else found.machine
     return Slice(machine=device, family=found.family, sides=sides, slices=int(several["slices"]) if several else 1)
+
+
+def is_slice(name: str) -> bool:
+    """Whether a name is that of a slice of TPUs, not of a chip."""
+    several = _SEVERAL.fullmatch(name.strip())
+    try:
+        return card((several["slice"] if several else name).strip()).machine.topology is not None
+    except RooflineError:
+        return False
