@@ -12,6 +12,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,8 +20,9 @@ import numpy as np
 from latency_tables import EXCHANGES, Rates, Row, attention, exchanges, products, rates, singles
 from scipy.optimize import minimize
 
+from roofline.operation import Streamed
 from roofline.prediction.attention import decode_time, prefill_time
-from roofline.prediction.calibration import Calibration, Family
+from roofline.prediction.calibration import REGIMES, WIDE, Calibration, Family
 from roofline.prediction.collectives import collective_time
 from roofline.prediction.products import product_time
 from roofline.prediction.streams import pointwise_time, row_time
@@ -52,7 +54,8 @@ def _decode(row: Row, family: Family, chip: Rates, calibration: Calibration) -> 
 
 
 def _pointwise(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
-    return pointwise_time(row.moved, row.functions, row.moved / 4, family, chip.chip(), calibration).seconds
+    op = Streamed(kind=row.op.kind, elements=row.op.rows * row.op.columns)
+    return pointwise_time(row.moved, row.functions, 0.0, op, family, chip.chip(), calibration).seconds
 
 
 def _rows(row: Row, family: Family, chip: Rates, calibration: Calibration) -> float:
@@ -65,8 +68,15 @@ def _exchange(row: Row, family: Family, chip: Rates, calibration: Calibration) -
 
 PRODUCT = {"floor": 1.41e-6, "compute": 0.81, "memory": 0.81, "feed": 63.6, "split": 2.95e-6, "p": 3.3, "tile": 1.17e-6, "ramp": 0.88e-6}
 HELD = {name: PRODUCT[name] for name in ("floor", "feed", "split", "p", "tile", "ramp")}
+COLD = {"floor": 4.4e-6, "compute": 0.8, "memory": 0.7}  # of single launches between events, with a cold L2
 MODELS = {
     "products": Model(PRODUCT, _product),
+    "cold products": Model(COLD, _product, {name: PRODUCT[name] for name in ("feed", "split", "p", "tile", "ramp")}),
+    "cold fp8 products": Model(
+        {"compute": 0.7},
+        _product,
+        {"floor": 4.33e-6, "memory": 0.673, **{name: PRODUCT[name] for name in ("feed", "split", "p", "tile", "ramp")}},
+    ),
     "fp8": Model({"compute": 0.72, "memory": 0.82, "quantize": 9e-6, "quantize_element": 2.2e-12}, _product, HELD),
     "fp8 per token": Model(
         {"compute": 0.65, "memory": 0.8, "quantize": 2.7e-6, "quantize_element": 2.2e-12, "quantize_row": 6e-9}, _product, HELD
@@ -126,6 +136,40 @@ def score(title: str, found: np.ndarray, rows: Sequence[Row]) -> None:
     print(f"  {title:24} {shown}  n {len(rows):6}   {'; '.join(by)}")
 
 
+def conformal(found: np.ndarray) -> tuple[float, float] | None:
+    """The interval that holds 90% of new rows, of measured over predicted times of rows that were left out; ``None`` for fewer than 9.
+
+    Split-conformal: a tail of 5% on each side from 39 rows on, of which it leaves some out, else symmetric in logarithms.
+    """
+    many, residuals = len(found), np.sort(np.log(found))
+    if many < 9:
+        return None
+    if many < 39:
+        widest = np.sort(np.abs(residuals))[min(ceil(0.9 * (many + 1)), many) - 1]
+        return float(np.exp(-widest)), float(np.exp(widest))
+    place = ceil(0.95 * (many + 1))
+    return float(np.exp(min(residuals[many - place], 0.0))), float(np.exp(max(residuals[place - 1], 0.0)))
+
+
+def intervals(found: np.ndarray, rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
+    """The conformal interval of each regime, and of any for those with too few rows."""
+    regimes = np.array([row.regime for row in rows])
+    made = {regime: conformal(found[regimes == regime]) for regime in REGIMES}
+    return {name: interval for name, interval in {**made, "any": conformal(found)}.items() if interval is not None}
+
+
+def covered(found: np.ndarray, rows: Sequence[Row], number: int = 5) -> float:
+    """The share of rows that lie within the intervals of the other rows."""
+    part = np.random.default_rng(SEED).permutation(len(rows)) % number
+    inside = []
+    for each in range(number):
+        others = intervals(found[part != each], [row for row, own in zip(rows, part, strict=True) if own != each])
+        for ratio, row in ((found[place], rows[place]) for place in np.flatnonzero(part == each)):
+            low, high = others.get(row.regime) or others.get("any") or WIDE
+            inside.append(low <= ratio <= high)
+    return float(np.mean(inside))
+
+
 def folds(model: Model, rows: Sequence[Row], chip: Rates, number: int = 5) -> np.ndarray:
     """Measured over predicted of rows that the fit has not seen: whole sites are left out."""
     sites = list(dict.fromkeys(row.site for row in rows))
@@ -170,6 +214,8 @@ def hopper(tables: Path, latencies: Path) -> dict[str, Fitted]:
     def single(model: str, *names: str) -> Fitted:
         return Fitted(model, [row for name in names for row in singles(latencies, name, "bf16", h200)], h200, {}, True)
 
+    found["cold products"] = single("cold products", "matmul")
+    found["cold fp8 products"] = Fitted("cold fp8 products", singles(latencies, "matmul", "fp8", h200), h200, {}, True)
     found |= {"cudnn prefill": single("prefill cudnn", "attention_causal"), "cudnn decode": single("decode", "attention_decode")}
     found |= {"pointwise": single("pointwise", "add", "gelu"), "transpose": single("transpose", "transpose")}
     return found | {kind: single("row-wise", kind) for kind in ("layernorm", "softmax", "sum")}
@@ -200,6 +246,9 @@ def main() -> None:
             shown = sample(one.train, 5000)
             unseen = folds(model, one.train, one.chip) if one.few else ratios(model, values, shown, one.chip)
             score("held-out rows" if one.few else "its own rows", unseen, one.train if one.few else shown)
+            if one.few:
+                held = "; ".join(f"{regime} [{low:.2f}, {high:.2f}]" for regime, (low, high) in intervals(unseen, one.train).items())
+                print(f"  conformal intervals      {held}; {covered(unseen, one.train):.0%} of left-out rows inside")
             for title, (rows, there) in one.tests.items():
                 some = sample(rows, 5000)
                 score(title, ratios(model, values, some, there), some)

@@ -5,7 +5,7 @@
 TABLES and LATENCIES are those of `calibrate.py`. Every row is predicted as a user gets it: by formula, with the package's calibrations.
 Mean errors in percent, and the percentage of rows within the bounds (which should be 80 to 97), on 3,000 rows of each source:
 
-    products bf16    H200 vLLM 6.9, 94    H100 TensorRT-LLM 6.1, 95 (fitted)    H200 events 6.7, 93    B200 TensorRT-LLM 8.4, 95 (fitted)
+    products bf16    H200 vLLM 6.9, 94    H100 TensorRT-LLM 6.1, 95 (fitted)    H200 events 5.7, 95 (fitted)    B200 8.4, 95 (fitted)
     products fp8     H100 cuBLAS with quantization 4.4, 95 (fitted)    B200 5.2, 94 (fitted)    H200 CUTLASS per token 14.2, 90 (fitted)
     FA3 attention    prefill H200 9.4, 92    H100 7.9, 93 (fitted)    decode H100 7.9, 93 (fitted)
     cuDNN attention  prefill 4.6, 90    decode 8.3, 90
@@ -87,8 +87,8 @@ def sources(tables: Path, latencies: Path) -> Iterator[Source]:
     yield Source("products bf16", "TensorRT-LLM (fitted)", "h100-sxm", lambda: products(tables / "h100_sxm" / trtllm, "bf16", "", h100), 8)
     yield Source("products bf16", "vLLM", "h200-sxm", lambda: products(tables / "h200_sxm" / vllm, "bf16", "", h200), 8)
     yield Source("products bf16", "TensorRT-LLM (fitted)", "b200", lambda: products(tables / "b200_sxm" / trtllm, "bf16", "", b200), 12)
-    yield Source("products bf16", "events, floor 6 µs", "h200-sxm", lambda: singles(latencies, "matmul", "bf16", h200), 8, 6e-6)
-    yield Source("products fp8", "events, floor 6 µs", "h200-sxm", lambda: singles(latencies, "matmul", "fp8", h200), 8, 6e-6)
+    yield Source("products bf16", "events (fitted)", "h200-sxm", lambda: singles(latencies, "matmul", "bf16", h200), 8, 4e-6)
+    yield Source("products fp8", "events (fitted)", "h200-sxm", lambda: singles(latencies, "matmul", "fp8", h200), 8, 4e-6)
     yield Source(
         "fp8 per-tensor", "TensorRT-LLM (fitted)", "h100-sxm", lambda: products(tables / "h100_sxm" / trtllm, "fp8", "per-tensor", h100), 8
     )

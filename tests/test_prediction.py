@@ -68,7 +68,7 @@ def test_attention_with_small_heads_multiplies_as_long_as_with_heads_of_64() -> 
 @every(
     ("formula", "sizes", "options", "seconds"),
     [  # medians of single launches on an H200, L2 cold; the floor is that of events
-        ("matmul", (4096, 4096, 4096), {"floor_s": 6e-6}, 0.182e-3),
+        ("matmul", (4096, 4096, 4096), {"floor_s": 4e-6}, 0.182e-3),
         ("add", (2**26,), {}, 0.105e-3),
         ("layernorm", (8192, 4096), {}, 0.065e-3),
     ],
@@ -80,6 +80,15 @@ def test_known_shapes_take_what_they_take(formula: str, sizes: tuple[int, ...], 
 def test_a_measured_floor_is_what_the_smallest_product_takes() -> None:
     assert expected("matmul", 1, 64, 64, floor_s=3.1e-6).time_s == pytest.approx(3.1e-6, rel=0.06)
     assert expected("matmul", 1, 64, 64).time_s < 3.0e-6
+
+
+def test_a_product_that_is_launched_alone_takes_longer_than_the_smallest_op() -> None:
+    # On an H200 an addition takes 3.9 µs between events with a cold L2, a product 5.5: the difference stays with another floor.
+    usual, slower = (expected("matmul", 1, 64, 64, floor_s=floor_s).time_s for floor_s in (3.94e-6, 4.5e-6))
+    assert usual == slower == pytest.approx(5.6e-6, rel=0.05)
+    assert expected("matmul", 1, 64, 64, floor_s=3.6e-6).time_s == pytest.approx(usual - 0.34e-6)
+    assert expected("matmul", 1, 64, 64, floor_s=9e-6).time_s == pytest.approx(9e-6, rel=0.02)
+    assert "PyTorch 2.11 on H200" in expected("matmul", 1, 64, 64, floor_s=4e-6).evidence
 
 
 def test_quantization_is_a_term_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,7 +190,7 @@ def test_a_compilers_fused_kernels_have_to_be_slower_to_be_told(high: float, fam
 @pytest.mark.parametrize(
     ("name", "formula", "options", "most"),
     [
-        ("matmul", "matmul", {"floor_s": 6e-6}, 0.08),
+        ("matmul", "matmul", {"floor_s": 4e-6}, 0.07),
         ("add", "elementwise", {}, 0.06),
         ("gelu", "gelu", {}, 0.06),
         ("layernorm", "layernorm", {}, 0.1),

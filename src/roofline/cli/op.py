@@ -40,8 +40,8 @@ def parser(formula: Formula) -> Parser:
     made.add_argument(
         "--floor",
         metavar="TIME",
-        help="how long the smallest op of this kind takes on your machine, such as 3.1us; expected times start from it (default: that of "
-        "the chip's calibration)",
+        help="how long the smallest op takes on your machine, such as 3.1us; expected times start from it, from 3.5us on as of single "
+        "launches with a cold L2 (default: that of the chip's calibration)",
     )
     if formula.name in QUANTIZED:
         made.add_argument(

@@ -41,7 +41,22 @@ _NEEDED_ON_TPU = {
     "compiled": ("floor", "window", "compute", "memory", "beside", "core", "scalar"),
 }
 _QUANTIZATION = ("quantize", "quantize_row", "quantize_element")
-_SECONDS = ("floor", "scalar", "exposed", "split", "tile", "ramp", "block", "start", "column", "hop", "hump", *_QUANTIZATION, "timer")
+_SECONDS = (
+    "floor",
+    "scalar",
+    "exposed",
+    "split",
+    "tile",
+    "ramp",
+    "block",
+    "start",
+    "column",
+    "hop",
+    "hump",
+    *_QUANTIZATION,
+    "timer",
+    "smallest",
+)
 _SHARES = ("compute", "compute_in_profiles", "memory", "memory_in_profiles", "append", "link", "beside", "core")
 _BYTES = ("window",)
 _INTERVAL = "an interval around 1; write it like [0.85, 1.2], measured over predicted"

@@ -10,6 +10,9 @@ from msgspec.structs import replace
 
 REGIMES = ("latency", "memory", "compute")
 LATENCY_REGIME_S = 3e-6  # ops with a shorter minimum time are in the regime "latency"
+LAUNCHED_FLOOR_S = (
+    3.5e-6  # from this floor on, ops were timed as single launches with a cold L2, not in graphs (the least on an H200: 3.9 us)
+)
 WIDE = (0.6, 2.2)  # interval of measured over predicted time without measurements
 BORROWED = 1.6  # factor on the interval's width, in logarithms, for another chip's calibration
 
@@ -32,6 +35,11 @@ class Family(Struct, frozen=True, kw_only=True):
     rows: int = 0
     error: Mapping[str, float] = field(default_factory=dict)
     interval: Mapping[str, Interval] = field(default_factory=dict)
+
+    @property
+    def smallest_s(self) -> float | None:
+        """The time of the smallest op of any kind, timed in the same way: single launches between events; ``None`` in graphs."""
+        return self.values.get("smallest")
 
     def within(self, regime: str) -> Interval:
         return self.interval.get(regime) or self.interval.get("any") or WIDE
@@ -57,12 +65,17 @@ class Calibration(Struct, frozen=True, kw_only=True):
     other_card: bool = False
 
     def family(self, name: str, kind: str = "", number: str = "") -> Family | None:
-        """The family for a kind of op and a number format: the most specific one."""
-        mine = [one for one in self.families if one.family == name]
-        for one in mine:
-            if (not one.kinds or kind in one.kinds) and (not one.formats or number in one.formats):
-                return one
-        return None
+        """The family for a kind of op and a number format: the most specific one, timed like the measured floor where there are two."""
+        fits = [
+            one
+            for one in self.families
+            if one.family == name and (not one.kinds or kind in one.kinds) and (not one.formats or number in one.formats)
+        ]
+        if not fits:
+            return None
+        is_launched = self.floor_s is not None and self.floor_s >= LAUNCHED_FLOOR_S and not self.of_kernels
+        same = [one for one in fits if (one.kinds, one.formats) == (fits[0].kinds, fits[0].formats)]
+        return next((one for one in same if is_launched is (one.smallest_s is not None)), fits[0])
 
     def with_floor(self, floor_s: float | None) -> "Calibration":
         """The same with a measured floor."""

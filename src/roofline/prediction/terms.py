@@ -24,13 +24,18 @@ class Estimate(Struct, frozen=True):
 
 
 def floor_of(family: Family, calibration: Calibration, empty_s: float = 0.0) -> float:
-    """The constant term of a family: its own, or the one with which the smallest op takes the measured floor.
+    """The constant term of a family: its own, or the one with which its smallest op takes the measured floor.
 
-    ``empty_s`` is the sum of the other terms of the smallest op.
+    ``empty_s`` is the sum of the other terms of the smallest op. Where it is known how long the smallest op of any kind took when the
+    family was timed, its own may take longer than the measured floor, by as much as then.
     """
     if calibration.floor_s is None:
         return family.values["floor"] - (family.values.get("timer", 0.0) if calibration.of_kernels else 0.0)
-    return max(calibration.floor_s - empty_s, 0.0)
+    least = calibration.floor_s
+    if family.smallest_s is not None:
+        own = family.values["floor"] + empty_s
+        least = max(own - max(family.smallest_s - calibration.floor_s, 0.0), least)
+    return max(least - empty_s, 0.0)
 
 
 def sustained_share(family: Family, calibration: Calibration, unit: str) -> float:
