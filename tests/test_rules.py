@@ -108,7 +108,8 @@ TOLD = {
     "solved_for_matrix": {FULL: 1},
     "merged_factors": {MERGED: 3},  # the gradient of the sum, and those of both factors
     "gathered": {REPEATED: 1},
-    "gathered_then_changed": {REPEATED: 1},  # a function of each element, which is the same for equal rows
+    "gathered_then_changed": {REPEATED: 2},  # and a function of each element, which is the same for equal rows
+    "repeated_columns": {REPEATED: 2},  # those of the weights, and the copy of these
     "gathered_trained": {REPEATED: 3},
     "gathered_by_groups": {REPEATED: 1},
     "gathered_and_joined": {REPEATED: 3},
@@ -165,6 +166,7 @@ KINDS = {kind for reasons in TOLD.values() for kind, _ in reasons}
 # What a trace of the same program is told instead: it does not say which of two arrays of equal size an operator reads, nor what the caller
 # uses, and zeros are made by another operator there.
 BY_SIZE = {
+    "repeated_columns": {},  # the copy of an expanded tensor is matched to no maker
     "last_of_many_rows": {},
     "rows_used": {},  # the rows are next to each other, and columns an operand like any other
     "columns_used": {},

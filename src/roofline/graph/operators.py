@@ -235,6 +235,14 @@ class Array(Struct, frozen=True, gc=False):
             return tuple(range(len(self.shape)))
         return tuple(sorted(range(len(self.shape)), key=lambda axis: (-(self.strides or ())[axis], axis)))
 
+    def distances(self, *, in_memory: bool) -> tuple[int, ...]:
+        """How many elements those along each axis are apart, row by row or in memory, without gaps between them."""
+        distances, distance = [1] * len(self.shape), 1
+        for axis in reversed(self.order(in_memory=in_memory)):
+            distances[axis] = distance
+            distance *= self.shape[axis]
+        return tuple(distances)
+
     @property
     def bytes(self) -> int:
         """Bytes of its elements; 0 if the number format is unknown."""

@@ -281,7 +281,7 @@ REPEATED_ROWS = {
     "gathered_and_repeated": lambda x, w, other, ids: (
         jnp.concatenate([jnp.tanh(x)[ids], jnp.repeat(x, 16, 0)], 1) @ jnp.concatenate([w, w])
     ),
-    "data_repeated_for_a_test": lambda x, w, other, ids: jnp.tanh(jnp.repeat(x, 16, 0) @ w) @ w,
+    "repeated_through_layers": lambda x, w, other, ids: jnp.tanh(jnp.repeat(x, 16, 0) @ w) @ w,
     "looked_up_more_often_than_there_are": lambda x, w, other, ids: x[ids] @ w,
     "looked_up_as_often_as_there_are": lambda x, w, other, ids: other[ids] @ w,
     "graph_of_two_layers": lambda x, w, other, ids: jax.nn.relu((x[ids] @ w).reshape(1024, 16, 1024).sum(1))[ids] @ w,

@@ -11,10 +11,9 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..axes import Dims
 from ..graph import Graph, Node
 from ..node_axes import index_map
-from ..operators import ROW_BY_ROW, SPREADING, Array, Operator, Padding, Part, Rows
+from ..operators import ROW_BY_ROW, SPREADING, Array, Operator, Padding, Part, Rows, Windows
 
 PADDING = (Operator.PAD, Operator.CONCATENATE, Operator.UPDATE, Operator.SCATTER, Operator.SCATTER_ADD)
 _MULTIPLYING = (Operator.MULTIPLY, Operator.DOT)  # zero where one operand is
@@ -77,8 +76,11 @@ def _paddings(graph: Graph, node: Node, padded: Mapping[int, Paddings]) -> Paddi
         case Operator.SCATTER | Operator.SCATTER_ADD:
             return _scattered(graph, node)
         case Operator.ATTENTION:
-            queries, shape = node.takes[0], graph.arrays[node.takes[0]].shape
-            return padded.get(queries, ()) if shape == graph.arrays[node.gives[0]].shape else ()
+            return _attended(graph, node, padded.get(node.takes[0], ()))
+        case Operator.GATHER:
+            return _looked_up(graph, node, padded.get(node.takes[1], ()) if len(node.takes) > 1 else ())
+        case Operator.CONVOLUTION:
+            return _convolved(graph, node, padded.get(node.takes[0], ()))
         case Operator.PAD:
             return (*_kept(graph, node, padded), *_around(graph, node))
         case Operator.CONCATENATE:
@@ -154,6 +156,42 @@ def _together(padding: PaddedAxis, other: PaddedAxis) -> PaddedAxis:
     start = min(padding.start, other.start)
     end = max(padding.start + padding.data, other.start + other.data)
     return longer if padding.start == other.start else replace(longer, data=min(both, end - start), start=start)
+
+
+def _attended(graph: Graph, attention: Node, paddings: Paddings) -> Paddings:
+    """The padded axes of queries in the result of attention, which may have heads before tokens."""
+    shape, result = graph.arrays[attention.takes[0]].shape, graph.arrays[attention.gives[0]].shape
+    if shape == result:
+        return paddings
+    order = (0, 2, 1, 3)
+    if len(shape) != len(order) or tuple(shape[axis] for axis in order) != result:
+        return ()
+    return tuple(replace(padding, axis=order.index(padding.axis)) for padding in paddings)
+
+
+def _looked_up(graph: Graph, gather: Node, paddings: Paddings) -> Paddings:
+    """The padded axes of positions, each of which names a row of a table."""
+    table, result = graph.arrays[gather.takes[0]].shape, graph.arrays[gather.gives[0]].shape
+    rest = table[1:]
+    if gather.params != 0 or not rest or result[-len(rest) :] != rest:
+        return ()
+    return _viewed(paddings, graph.arrays[gather.takes[1]], Array(result[: len(result) - len(rest)]), in_memory=False)
+
+
+def _convolved(graph: Graph, convolution: Node, paddings: Paddings) -> Paddings:
+    """The padded axes of a source along which windows move, and that of its batch, in the result."""
+    windows, shape, result = convolution.params, graph.arrays[convolution.takes[0]].shape, graph.arrays[convolution.gives[0]].shape
+    if not isinstance(windows, Windows) or len(shape) != len(result):
+        return ()
+    strides = dict(zip(windows.positions, windows.strides, strict=True))
+    kept = []
+    for padding in paddings:
+        stride = strides.get(padding.axis, 1)
+        if padding.block != shape[padding.axis] or -(-shape[padding.axis] // stride) != result[padding.axis]:
+            continue  # windows that go beyond the edges, so that each place of the result has one of the source
+        start = None if padding.start is None else padding.start // stride
+        kept.append(replace(padding, block=result[padding.axis], data=-(-padding.data // stride), start=start))
+    return tuple(padding for padding in kept if padding.data < padding.block)
 
 
 def _around(graph: Graph, node: Node) -> list[PaddedAxis]:
@@ -264,7 +302,7 @@ def _viewed(paddings: Paddings, before: Array, after: Array, *, in_memory: bool)
     """The padded axes of the same elements under other axes, in the same order."""
     if before.elements != after.elements or not after.elements:
         return ()
-    ours, theirs = (_distances(array, in_memory=in_memory) for array in (before, after))
+    ours, theirs = (array.distances(in_memory=in_memory) for array in (before, after))
     viewed = []
     for padding in paddings:
         step, period = ours[padding.axis], ours[padding.axis] * padding.block
@@ -280,12 +318,3 @@ def _in_steps(padding: PaddedAxis, step: int, distance: int) -> PaddedAxis:
     first = padding.start or 0
     start, end = first * step // distance, -(-(first + padding.data) * step // distance)
     return replace(padding, data=end - start, start=None if padding.start is None else start)
-
-
-def _distances(array: Array, *, in_memory: bool) -> Dims:
-    """How many elements those along each axis are apart, without gaps between them."""
-    distances, distance = [1] * len(array.shape), 1
-    for axis in reversed(array.order(in_memory=in_memory)):
-        distances[axis] = distance
-        distance *= array.shape[axis]
-    return tuple(distances)

@@ -1,6 +1,7 @@
 """Axes along which the rows of arrays are repeated: by a broadcast, or by a gather that takes more rows than its table has.
 
-What is computed from each row alone is the same for equal rows, so repeated axes are followed through products and functions of elements.
+What is computed from each row alone is the same for equal rows, so repeated axes are followed through products, functions of elements,
+lookups, and attention over equal sequences.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,22 +10,32 @@ from math import prod
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..graph import Graph, Node
+from ..graph import Graph, Node, Phase
 from ..node_axes import ELEMENTWISE
-from ..operators import SPREADING, Operator, Sizes
+from ..operators import ROW_BY_ROW, SOFTMAXES, SPREADING, Array, Operator, Sizes
 from .operand_axes import OperandAxes
 
 TWICE = 2  # rows that are gathered for each row of a table
-_KEEPING = SPREADING | {Operator.REDUCE, Operator.SLICE}
+_KEEPING = SPREADING | SOFTMAXES | {Operator.REDUCE, Operator.SLICE, Operator.NORM}
+_SEQUENCES = 0  # the axis of attention that its sequences are along
 
 
 class Repeat(Struct, frozen=True):
-    """An axis of which a share of the rows are different, and the array that repeats them: a broadcast, or the positions of a gather."""
+    """An axis of which a share of the rows are different, and the array that repeats them: a broadcast, or the positions of a gather.
+
+    Of a broadcast, equal rows are ``apart`` places from each other, as many as it repeats; of a gather they are anywhere.
+    """
 
     axis: int
     share: float
     source: int
     is_gathered: bool = False
+    apart: int = 1
+
+    @property
+    def pattern(self) -> tuple[float, ...]:
+        """What is equal of two arrays whose rows are equal in the same places."""
+        return (self.axis, self.source) if self.is_gathered else (self.axis, self.share, self.apart)
 
 
 Repeats = Mapping[int, tuple[Repeat, ...]]
@@ -51,61 +62,113 @@ def share_along(repeats: Sequence[Repeat], axes: Sequence[int]) -> float:
 
 def _made(axes: OperandAxes, node: Node, repeats: Repeats) -> tuple[Repeat, ...]:
     if node.operator == Operator.GATHER:
-        return _gathered(axes.graph, node)
-    if node.operator in ELEMENTWISE and len(node.takes) > 1:
+        return _gathered(axes.graph, node, repeats)
+    if node.operator == Operator.VIEW:
+        return _viewed(axes.graph, node, repeats)
+    if node.operator == Operator.ATTENTION:
+        return _attended(axes.graph, node, repeats)
+    if (node.operator in ELEMENTWISE and len(node.takes) > 1) or node.operator == Operator.CONCATENATE:
         return _together(axes, node, repeats)
     if node.operator == Operator.DOT:
         is_plain = isinstance(node.params, Sizes) and not node.params.groups
-        sides = [_moved(axes, node, place, repeats) for place in (0, 1)] if is_plain else []
-        batch = len(node.sizes.left.batch) if is_plain else 0
-        return tuple(repeat for side in sides for repeat in side if repeat.axis >= batch)
+        left, right = [_moved(axes, node, place, repeats) for place in (0, 1)] if is_plain else ((), ())
+        batch, both = len(node.sizes.left.batch) if is_plain else 0, {repeat.pattern for repeat in left}
+        batched = [repeat for repeat in right if repeat.axis < batch and repeat.pattern in both]
+        return (*batched, *(repeat for repeat in (*left, *right) if repeat.axis >= batch))
     kept = _moved(axes, node, 0, repeats) if node.operator in _KEEPING or node.operator in ELEMENTWISE else ()
     return (*kept, *_spread(axes, node)) if node.operator == Operator.BROADCAST else kept
 
 
 def _moved(axes: OperandAxes, node: Node, place: int, repeats: Repeats) -> tuple[Repeat, ...]:
-    """The repeats of an operand in the axes of the result; an axis that is split loses them, and merged ones have them together."""
+    """The repeats of an operand in the axes of the result that are those of the operand, whole."""
     sources, shape = axes.of(node, place) or (), axes.graph.arrays[node.takes[place]].shape
-    result, moved = axes.graph.arrays[node.gives[0]].shape, dict[int, Repeat]()
+    result, moved = axes.graph.arrays[node.gives[0]].shape, []
     for repeat in repeats.get(node.takes[place], ()):
-        places = [axis for axis, before in enumerate(sources) if repeat.axis in before]
-        if len(places) == 1 and result[places[0]] >= shape[repeat.axis]:
-            before = moved.get(places[0])
-            share = repeat.share * (before.share if before is not None else 1)
-            moved[places[0]] = replace(repeat, axis=places[0], share=share)
-    return tuple(moved.values())
+        places = [axis for axis, before in enumerate(sources) if before == {repeat.axis}]
+        if len(places) == 1 and result[places[0]] == shape[repeat.axis]:
+            moved.append(replace(repeat, axis=places[0]))
+    return tuple(moved)
+
+
+def _viewed(graph: Graph, view: Node, repeats: Repeats) -> tuple[Repeat, ...]:
+    """The repeats of the same elements under other axes; an axis that holds a part of a period loses them."""
+    before, after = graph.arrays[view.takes[0]], graph.arrays[view.gives[0]]
+    return _renamed(before, after, repeats.get(view.takes[0], ()), in_memory=view.params != ROW_BY_ROW)
+
+
+def _renamed(before: Array, after: Array, repeats: Sequence[Repeat], *, in_memory: bool) -> tuple[Repeat, ...]:
+    if before.elements != after.elements or not after.elements:
+        return ()
+    ours, theirs = (array.distances(in_memory=in_memory) for array in (before, after))
+    renamed = []
+    for repeat in repeats:
+        size = before.shape[repeat.axis]
+        step = ours[repeat.axis] * repeat.apart
+        period = ours[repeat.axis] * size if repeat.is_gathered else round(step / repeat.share)
+        for axis, (count, distance) in enumerate(zip(after.shape, theirs, strict=True)):
+            if distance <= step and period <= distance * count and step % distance == 0:
+                renamed.append(replace(repeat, axis=axis, apart=step // distance))
+            elif step <= distance and distance * count <= period and not repeat.is_gathered and count > 1:  # one of several that it became
+                renamed.append(replace(repeat, axis=axis, apart=1, share=1 / count))
+    return tuple(renamed)
+
+
+def _attended(graph: Graph, attention: Node, repeats: Repeats) -> tuple[Repeat, ...]:
+    """The repeats of whole sequences: those of queries, keys, values, and whatever else differs between sequences."""
+    shape, result = graph.arrays[attention.takes[0]].shape, graph.arrays[attention.gives[0]].shape
+    if not shape or result[:1] != shape[:1]:
+        return ()
+    others = [array for array in attention.takes[1:] if graph.arrays[array].shape[:1] == shape[:1] and graph.distinct(array) > 1]
+    patterns = [{repeat.pattern for repeat in repeats.get(array, ())} for array in others]
+    return tuple(
+        repeat
+        for repeat in repeats.get(attention.takes[0], ())
+        if repeat.axis == _SEQUENCES and all(repeat.pattern in pattern for pattern in patterns)
+    )
 
 
 def _spread(axes: OperandAxes, broadcast: Node) -> list[Repeat]:
-    """The axes along which a broadcast repeats its operand; a single number is the same everywhere."""
-    if axes.graph.distinct(broadcast.takes[0]) == 1:
+    """The axes along which a broadcast of the forward pass repeats its operand; a single number is the same everywhere."""
+    users = axes.graph.users.get(broadcast.gives[0], ())
+    is_gradient = broadcast.phase == Phase.BACKWARD or (users and all(user.phase == Phase.BACKWARD for user in users))  # that of a sum
+    if axes.graph.distinct(broadcast.takes[0]) == 1 or is_gradient:
         return []
     shape, sources = axes.graph.arrays[broadcast.gives[0]].shape, axes.of(broadcast, 0) or ()
     return [Repeat(axis, 1 / shape[axis], broadcast.gives[0]) for axis, before in enumerate(sources) if not before and shape[axis] > 1]
 
 
-def _gathered(graph: Graph, gather: Node) -> tuple[Repeat, ...]:
-    """The axis along which a gather takes more rows than its table has, if it takes whole ones."""
+def _gathered(graph: Graph, gather: Node, repeats: Repeats) -> tuple[Repeat, ...]:
+    """The axis along which a gather takes more rows than its table has, if it takes whole ones, and the repeats of its positions."""
     table, result = graph.arrays[gather.takes[0]].shape, graph.arrays[gather.gives[0]].shape
     rest = table[1:]
     if gather.params != 0 or not rest or result[-len(rest) :] != rest or not table[0]:
         return ()
     rows = result[: len(result) - len(rest)]
+    of_positions = repeats.get(gather.takes[1], ()) if len(gather.takes) > 1 else ()
+    repeated = _renamed(graph.arrays[gather.takes[1]], Array(rows), of_positions, in_memory=False) if of_positions else ()
     if not rows or prod(rows) < TWICE * table[0]:
-        return ()
+        return repeated
     source = graph.origin(gather.takes[1]) if len(gather.takes) > 1 else gather.gives[0]
-    return (Repeat(max(range(len(rows)), key=rows.__getitem__), table[0] / prod(rows), source, is_gathered=True),)
+    more = Repeat(max(range(len(rows)), key=rows.__getitem__), table[0] / prod(rows), source, is_gathered=True)
+    return (more, *(repeat for repeat in repeated if repeat.axis != more.axis))
 
 
 def _together(axes: OperandAxes, node: Node, repeats: Repeats) -> tuple[Repeat, ...]:
-    """The repeats that all operands have, or are constant along."""
+    """The repeats that all operands have, or are constant along; not along the axis of a join."""
+    sides = [{repeat.pattern: repeat for repeat in _moved(axes, node, place, repeats)} for place in range(len(node.takes))]
     shape = axes.graph.arrays[node.gives[0]].shape
-    sides = [{repeat.axis: repeat for repeat in _moved(axes, node, place, repeats)} for place in range(len(node.takes))]
-    together = []
-    for axis in {axis for side in sides for axis in side}:
-        if any(axis not in side and axis in axes.differing(node, place) for place, side in enumerate(sides)):
-            continue
-        known = [side[axis] for side in sides if axis in side]
-        if len({repeat.source for repeat in known if repeat.share * shape[axis] > 1}) <= 1:
-            together.append(max(known, key=lambda repeat: repeat.share))
-    return tuple(together)
+    joined = node.params % len(shape) if node.operator == Operator.CONCATENATE and isinstance(node.params, int) else None
+    differing = [axes.differing(node, place) for place in range(len(node.takes))]
+
+    def is_repeated(repeat: Repeat, place: int) -> bool:
+        is_everywhere = share_along([*sides[place].values()], (repeat.axis,)) * shape[repeat.axis] <= 1
+        return repeat.pattern in sides[place] or repeat.axis not in differing[place] or is_everywhere
+
+    together: dict[tuple[float, ...], Repeat] = {}
+    for place, side in enumerate(sides):
+        for pattern, repeat in side.items():
+            if repeat.axis != joined and all(is_repeated(repeat, other) for other in range(len(sides)) if other != place):
+                together[pattern] = repeat
+    # A row that is repeated everywhere has the repeats of the other operands too, and none of its own.
+    axes_of_others = {repeat.axis for repeat in together.values() if repeat.share * shape[repeat.axis] > 1}
+    return tuple(one for one in together.values() if one.axis not in axes_of_others or one.share * shape[one.axis] > 1)

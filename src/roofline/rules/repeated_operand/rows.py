@@ -1,7 +1,8 @@
 """Products of repeated rows: a user's features for each candidate, a node's for each of its edges, multiplied each time.
 
-Computing first and repeating afterwards needs a fraction of the work. Gathered rows may be joined with others first: split weights multiply
-each part, and their results are added. A ragged product multiplies equal rows by different matrices, such as those of a token's experts.
+Computing first and repeating afterwards needs a fraction of the work, of the products and of all between them. Gathered rows may be joined
+with others first: split weights multiply each part, and their results are added. A ragged product multiplies equal rows by different
+matrices, such as those of a token's experts.
 """
 
 from collections.abc import Collection, Iterator
@@ -14,7 +15,6 @@ from ...graph import NO_KERNEL, RENAMING, SPREADING, Graph, Node, Operator
 from ...graph.facts.operand_axes import OperandAxes
 from ...graph.facts.products import largest_products
 from ...graph.facts.repeats import Repeats, repeated_axes, share_along
-from ...graph.node_axes import ELEMENTWISE
 from ...units import parse
 from ...workload import Avoidable
 from ..duplicated_work.equal_values import CLASS
@@ -45,7 +45,7 @@ def repeated_rows(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     repeats = repeated_axes(graph)
     needed = {kernel: _needed(graph, product, repeats) for kernel, product in products.items()}
     forward = {kernel for kernel, part in needed.items() if part.is_little}
-    if not forward or not _meet_others(graph, repeats):
+    if not forward:
         return
     needed |= _gradients(graph, products, forward, needed, repeats)
     reported = sorted(kernel for kernel, part in needed.items() if part.is_little)
@@ -55,24 +55,45 @@ def repeated_rows(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         instead, facts = less_traffic(Cost.of(amounts), part.bytes), {"product": str(products[kernel].sizes)}
         yield kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=GROUP, factor=1 / part.share)
     makers = (maker for kernel in reported for maker in _makers(graph, products[kernel], repeats))
+    stored = set[int]()
     for kernel in dict.fromkeys(makers):
         users = {node.kernel for array in graph.written(kernel) for node, _ in graph.uses(array)}
         if kernel not in reported and users <= {*reported}:
+            stored.add(kernel)
             yield kernel, Avoidable(kind=KIND, instead=NOTHING, cause="stored", group=GROUP)
+    for kernel in graph.inside.keys() - products.keys() - stored:
+        share = _share_written(graph, kernel, repeats)
+        if share <= MOST_NEEDED:
+            instead = graph.kernels[kernel].cost * share
+            yield kernel, Avoidable(kind=KIND, instead=instead, cause="arrays", facts={"times": 1 / share}, unneeded=CLASS, group=GROUP)
 
 
 def _is_plain(product: Node) -> bool:
-    """Whether all rows of a product are multiplied by one matrix."""
-    return product.sizes.batch == 1 and not product.sizes.groups
+    """Whether which rows a product multiplies by which matrix follows from its axes."""
+    return not product.sizes.groups
+
+
+def _share_written(graph: Graph, kernel: int, repeats: Repeats) -> float:
+    """The share of the arrays that a kernel writes that is different; whole where it gathers rows of a table for the first time."""
+    arrays = [array for array in graph.written(kernel) if graph.arrays[array].bytes]
+    if any(repeat.is_gathered and graph.maker[array].operator == Operator.GATHER for array in arrays for repeat in repeats.get(array, ())):
+        return 1.0
+    whole = sum(graph.arrays[array].bytes for array in arrays)
+    different = sum(
+        graph.arrays[array].bytes * share_along(repeats.get(array, ()), range(len(graph.arrays[array].shape))) for array in arrays
+    )
+    return different / whole if whole >= LEAST else 1.0
 
 
 def _needed(graph: Graph, product: Node, repeats: Repeats) -> Needed:
     left, right = product.takes[:2]
-    rows, columns = (
-        _different(graph, array, factor.free, repeats) for array, factor in ((left, product.sizes.left), (right, product.sizes.right))
-    )
-    parts = ((left, rows), (right, columns), (product.gives[0], rows * columns))
-    return Needed(rows * columns, sum(graph.arrays[array].bytes * (1 - share) for array, share in parts))
+    sides = ((left, product.sizes.left), (right, product.sizes.right))
+    batch = max(_different(graph, array, factor.batch, repeats) for array, factor in sides)
+    # Rows of a batch of matrices may be those of a token's experts.
+    is_one = product.sizes.batch == 1
+    rows, columns = (_different(graph, array, factor.free, repeats) if is_one else 1.0 for array, factor in sides)
+    parts = ((left, batch * rows), (right, batch * columns), (product.gives[0], batch * rows * columns))
+    return Needed(batch * rows * columns, sum(graph.arrays[array].bytes * (1 - share) for array, share in parts))
 
 
 def _different(graph: Graph, array: int, axes: tuple[int, ...], repeats: Repeats) -> float:
@@ -99,18 +120,6 @@ def _axes_in(graph: Graph, array: int, axes: Collection[int], source: int) -> fr
         axes = frozenset[int]().union(*(sources[axis] for axis in axes)) if sources is not None else frozenset()
         array = maker.takes[0]
     return axes
-
-
-def _meet_others(graph: Graph, repeats: Repeats) -> bool:
-    """Whether rows are gathered, or repeated ones combined with others; if not, the data itself is repeated."""
-    if any(repeat.is_gathered for axes in repeats.values() for repeat in axes):
-        return True
-    for node in graph.nodes:
-        if (node.operator in ELEMENTWISE or node.operator == Operator.CONCATENATE) and not repeats.keys().isdisjoint(node.takes):
-            matrices = [array for array in node.takes if len(graph.arrays[array].shape) > 1 and graph.distinct(array) > 1]
-            if not all(array in repeats for array in matrices):
-                return True
-    return False
 
 
 def _gradients(
