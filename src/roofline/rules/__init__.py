@@ -11,6 +11,7 @@ from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.pooled_windows import pooled_windows
 from .duplicated_work.second_passes import second_passes
 from .duplicated_work.shuffles import shuffles
+from .gathered_arrays.values import gathered_values
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.channels import channels_first
 from .layout_copies.gathered_blocks import gathered_blocks
@@ -39,6 +40,7 @@ from .one_hot_product.diagonals import diagonal_products, running_sums
 from .one_hot_product.lookups import one_hot_products
 from .padding.padded_arrays import padded_arrays
 from .padding.rooms import room_for_groups
+from .partial_products.summed import partial_products
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
@@ -46,6 +48,8 @@ from .recomputation.recomputed import recomputed
 from .repeated_operand.rows import repeated_rows
 from .repeated_operand.stored import folded_patches, stored_masks, stored_repeats
 from .repeated_operand.written_out import written_products
+from .replicated_arguments.updates import replicated_arguments
+from .resharding.between import resharded
 from .stored_attention.written import stored_scores
 from .tile_padding.padded_tiles import padded_tiles
 from .unfused_chain.kernels import unfused_kernels
@@ -133,6 +137,10 @@ RULES: tuple[Rule, ...] = (
     loop_invariants,
     reordered_elements,
     repeated_rows,
+    gathered_values,
+    resharded,
+    partial_products,
+    replicated_arguments,
     padded_tiles,
     unfused_kernels,
 )

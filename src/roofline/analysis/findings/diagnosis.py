@@ -19,6 +19,7 @@ from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps
 from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
 from .clock import Clock, clock_of
+from .collectives import collective_evidence
 from .evidence import LEVERS, Evidence
 from .idle import Launching, idle_evidence, with_autotuning
 from .joined import with_removed_launches, with_their_copies
@@ -102,6 +103,8 @@ def _diagnosed(
     cases = worth_a_line(cases, clock)
     found = [*(avoidable_evidence(case, clock) for case in cases), *found]
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
+    exchanged = collective_evidence(recording, op_times, left, clock)
+    left = _without(left, {id for one in exchanged for id in one.ops})
     multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
     found += matrix_fill(op_times, multiplying, machine, clock)
     found = with_autotuning(found, op_times, ids, clock)
@@ -115,7 +118,7 @@ def _diagnosed(
     found = with_their_copies(found, kernels, idle, op_times, clock)
     if _is_launched_singly(recording):
         found = with_removed_launches(found, op_times, ids, clock)
-    return writer, [*found, *counted]
+    return writer, [*found, *exchanged, *counted]
 
 
 def _predicted(

@@ -29,7 +29,7 @@ WHY: Mapping[Reason, str] = {
     Reason.UNKNOWN: "an exchange over {axes}",
 }
 PADDED = "; as an all-reduce of arrays padded with zeros, twice the bytes of a gather"
-_WORDS = {Operator.DOT: "the product", Operator.REDUCE: "the sum", Operator.GATHER: "the lookup", Operator.RESULT: "the result"}
+_WORDS = {Operator.DOT: "the matmul", Operator.REDUCE: "the sum", Operator.GATHER: "the lookup", Operator.RESULT: "the result"}
 
 
 def collectives(recording: Recording, ops: Sequence[OpInfo]) -> tuple[CollectiveInfo, ...]:

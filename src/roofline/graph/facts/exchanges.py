@@ -10,8 +10,8 @@ from math import prod
 
 from msgspec import Struct
 
-from ..graph import NO_KERNEL, Graph, Node, Phase
-from ..operators import RENAMING, SCALING, DeviceAxes, Exchange, Operator, Sizes
+from ..graph import Graph, Node, Phase
+from ..operators import RENAMING, SCALING, DeviceAxes, Exchange, Operator
 
 MOVING = RENAMING | {Operator.SLICE, Operator.PAD, Operator.BROADCAST, Operator.CONCATENATE}
 _LOOKUPS = (Operator.GATHER, Operator.SCATTER, Operator.SCATTER_ADD)
@@ -39,8 +39,9 @@ class Reason(StrEnum):
 
 
 class Why(Struct, frozen=True):
-    """Why a kernel exchanges an array: the number of that, of the argument that it is or is a part of, if any, the operators that make and
-    use it, and the dimension of it that is exchanged.
+    """Why a kernel exchanges an array: the number of that, of the argument that it is or is a part of, if any, the operator that makes it
+    and the one that it is for, the dimension of it that is exchanged, and the first of its uses. With ``padded``, all devices add up arrays
+    that are zero but for their own part.
     """
 
     reason: Reason
@@ -50,7 +51,8 @@ class Why(Struct, frozen=True):
     maker: Node | None = None
     use: Node | None = None
     dimension: int | None = None
-    padded: bool = False  # all devices add up arrays that are zero but for their own part
+    uses: tuple[Node, ...] = ()
+    padded: bool = False
 
 
 def exchanges(graph: Graph) -> dict[int, Why]:
@@ -62,7 +64,7 @@ def exchanges(graph: Graph) -> dict[int, Why]:
 
 
 def _exchanging(graph: Graph) -> dict[int, tuple[Node, list[Node]]]:
-    """The collective of each kernel that has one, and the same one in all kernels that take part in it."""
+    """The collective of each kernel that has one and pays for it, and the same one in all kernels that take part in it."""
     channels: dict[tuple[str, int], list[Node]] = {}
     nodes = [node for node in graph.of(Operator.COLLECTIVE) if isinstance(node.params, Exchange) and node.takes and node.gives]
     for node in nodes:
@@ -70,9 +72,14 @@ def _exchanging(graph: Graph) -> dict[int, tuple[Node, list[Node]]]:
             channels.setdefault(key, []).append(node)
     largest: dict[int, Node] = {}
     for node in nodes:
-        if node.kernel != NO_KERNEL and (node.kernel not in largest or _bytes(graph, node) > _bytes(graph, largest[node.kernel])):
+        if _crosses_links(graph, node) and (node.kernel not in largest or _bytes(graph, node) > _bytes(graph, largest[node.kernel])):
             largest[node.kernel] = node
     return {kernel: (node, channels[key] if (key := _channel(node)) is not None else [node]) for kernel, node in largest.items()}
+
+
+def _crosses_links(graph: Graph, node: Node) -> bool:
+    """Whether the kernel of a collective counts its bytes: of one that goes on under several kernels, that is the one that starts it."""
+    return any(resource.is_link for resource, _ in graph.cost(node).amounts)
 
 
 def _channel(node: Node) -> tuple[str, int] | None:
@@ -98,12 +105,12 @@ def _why(graph: Graph, node: Node, group: list[Node]) -> Why:
     if exchange.kind in _GATHERS or padded:
         reason = _gathered(uses, argument)
     elif exchange.function is None:
-        reason = _moved(graph, node)
+        reason = _moved(graph, node, uses)
     else:
         reason, maker = _reduced(graph, maker, node.phase)
         if maker is not None and reason == Reason.ROWS:
-            argument = _argument(graph, maker.takes[0])
-    return Why(reason, exchange, given, argument, maker, use, dimension, padded)
+            argument = argument_of(graph, maker.takes[0])
+    return Why(reason, exchange, given, argument, maker, use, dimension, tuple([one for one, _ in uses]), padded)
 
 
 def _source(graph: Graph, array: int) -> tuple[int, float]:
@@ -128,15 +135,24 @@ def _growth(graph: Graph, node: Node, operand: int) -> float:
     return graph.arrays[node.gives[0]].elements / max(graph.arrays[operand].elements, 1)
 
 
-def _argument(graph: Graph, array: int) -> int | None:
+def argument_of(graph: Graph, array: int) -> int | None:
     """The argument that an array is, is a part of, or is gathered from."""
+    origin, _ = _origin(graph, array)
+    return origin if graph.is_argument(origin) else None
+
+
+def _origin(graph: Graph, array: int) -> tuple[int, set[tuple[int, int]]]:
+    """The array that an array is, is a part of, or is gathered from, and the axes of devices that it is gathered over."""
+    gathered = set[tuple[int, int]]()
     for _ in range(_MOST_STEPS):
         array, _ = _source(graph, array)
         maker = graph.maker.get(array)
         if maker is None or maker.operator != Operator.COLLECTIVE:
             break
+        if isinstance(maker.params, Exchange):
+            gathered.update(maker.params.along or ())
         array = maker.takes[0]
-    return array if graph.is_argument(array) else None
+    return array, gathered
 
 
 def _uses(graph: Graph, arrays: Iterable[int]) -> Iterator[tuple[Node, int]]:
@@ -178,7 +194,7 @@ def _reduced(graph: Graph, maker: Node | None, phase: Phase) -> tuple[Reason, No
         if maker is None:
             break
         if maker.operator == Operator.DOT:
-            weights = [array for array in maker.takes[:2] if _argument(graph, array) is not None]
+            weights = [array for array in maker.takes[:2] if argument_of(graph, array) is not None]
             return (Reason.SUMMED if weights else Reason.GRADIENT), maker
         if maker.operator in (Operator.CONVOLUTION, Operator.CONVOLUTION_GRADIENT, Operator.SCATTER_ADD):
             return (Reason.GRADIENT if phase == Phase.BACKWARD else Reason.SUMMED), maker
@@ -196,16 +212,22 @@ def _reduced(graph: Graph, maker: Node | None, phase: Phase) -> tuple[Reason, No
     return Reason.UNKNOWN, maker
 
 
-def _moved(graph: Graph, node: Node) -> Reason:
+def _moved(graph: Graph, node: Node, uses: list[tuple[Node, int]]) -> Reason:
     """Why an array goes to other devices as it is."""
     assert isinstance(node.params, Exchange)
     if not node.params.kind.startswith("collective-permute"):
         return Reason.RESHARDED
-    region = graph.region_of.get(node.gives[0])
-    if region is not None and any(graph.nodes[place].operator == Operator.DOT for place in region.nodes):
-        return Reason.WINDOWED
     whole, _ = _source(graph, node.takes[0])
+    here = [use for use, _ in _uses(graph, [whole])]
+    goes_round = any(use.operator == Operator.DOT for use in here) and any(use.operator == Operator.DOT for use, _ in uses)
+    if goes_round or any(_adds_product(graph, use) for use, _ in uses):
+        return Reason.WINDOWED
     return Reason.NEIGHBOURS if graph.arrays[node.gives[0]].elements < graph.arrays[whole].elements else Reason.RESHARDED
+
+
+def _adds_product(graph: Graph, node: Node) -> bool:
+    """Whether an operator adds a product to what came from another device."""
+    return node.operator == Operator.ADD and any(graph.made_by(array, Operator.DOT, through=MOVING) is not None for array in node.takes)
 
 
 def _dimension(graph: Graph, source: int, sent: int, axis: int | None) -> int | None:
@@ -216,17 +238,14 @@ def _dimension(graph: Graph, source: int, sent: int, axis: int | None) -> int | 
     return found if found is not None and found < len(graph.arrays[source].shape) else None
 
 
-def roles(graph: Graph, product: Node, array: int, axes: Iterable[int]) -> frozenset[str]:
-    """What the axes of an array are in a product that takes it: ``summed``, ``free`` or ``batch``."""
-    assert isinstance(product.params, Sizes)
-    wanted = frozenset(axes)
-    found = set[str]()
-    for taken, factor in zip(product.takes[:2], (product.params.left, product.params.right), strict=False):
-        if graph.origin(taken) != graph.origin(array):
-            continue
-        for name in ("summed", "free", "batch"):
-            if wanted & graph.source_axes(taken, getattr(factor, name)):
-                found.add(name)
+def product_axes(graph: Graph, products: Iterable[Node]) -> frozenset[tuple[int, int]]:
+    """The axes of devices over which products with an argument are divided: those of the argument that no collective gathers before."""
+    found = set[tuple[int, int]]()
+    for product in products:
+        for array in product.takes[:2]:
+            argument, gathered = _origin(graph, array)
+            divided = {factor for axes in graph.divided.get(argument, ()) for factor in axes}
+            found |= divided - gathered
     return frozenset(found)
 
 

@@ -1,0 +1,1 @@
+"""Results of products that devices add up."""

@@ -1,0 +1,1 @@
+"""Arguments that every device has whole."""
