@@ -105,37 +105,28 @@ def test_a_product_takes_the_cycles_of_the_compiler() -> None:
     first, second = (predict(None, ops[n].cost, machine, calibration_for(machine), compiled=ops[n].compiled) for n in ("first", "second"))
     assert first is not None
     assert second is not None
-    # 1,083,068 cycles at 1.5 GHz; without cycles 85% of the peak, and the first window of 16 MiB and 1.2 µs before it.
+    # 1,083,068 cycles at 1.5 GHz; without cycles 88% of the peak, and the first window of 16 MiB and 1.2 µs before it.
     assert first.time_s == pytest.approx(1083068 / 1.5e9)
-    assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.85 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
+    assert second.time_s == pytest.approx(2 * 4096**3 / 197e12 / 0.88 + 16 * 2**20 / machine.rate("hbm") + 1.2e-6)
 
 
 @every(
-    ("chip", "in_place", "depth", "trusted"),
-    [
-        ("v5e", False, 4096, True),
-        ("v5p", False, 4096, True),
-        ("v5e", True, 4096, False),
-        ("v5e", False, 256, False),
-        ("v6e", False, 4096, False),
-    ],
+    ("chip", "in_place", "times"), [("v5e", False, 2.0), ("v5p", False, 2.0), ("v5e", True, 2.0), ("v6e", False, 2.0), ("v5p", False, 1.05)]
 )
-def test_cycles_are_trusted_beyond_the_sustained_rate_for_large_products_on_v2_to_v5p(
-    chip: str, in_place: bool, depth: int, trusted: bool
-) -> None:
-    # Twice the time at the peak, where 85% of it is sustained: the compiler is right unless it sums in place, or contracts over a head.
-    machine, flops = load(chip), 2 * 4096 * depth * 4096
+def test_cycles_are_trusted_as_far_as_products_sustain_less(chip: str, *, in_place: bool, times: float) -> None:
+    # Products sustain 88% of the peak: 1/0.88 = 1.14 times the time at the peak. The cycles are the upper bound.
+    machine, flops = load(chip), 2 * 4096**3
     calibration = calibration_for(machine)
     peak_s = flops / machine.rate("matrix/bf16")
     compiled = Compiled(
         in_place=in_place,
-        cycles=2 * peak_s * (calibration.clock_hz or 0),
-        products=(MatrixWork(flops=flops, depth=depth, widths=(4096, 4096)),),
+        cycles=times * peak_s * (calibration.clock_hz or 0),
+        products=(MatrixWork(flops=flops, depth=4096, widths=(4096, 4096)),),
     )
     expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration, compiled=compiled)
     assert expected is not None
-    assert expected.time_s == pytest.approx(2 * peak_s if trusted else peak_s / 0.85)
-    assert expected.high_s == pytest.approx(2 * peak_s)
+    assert expected.time_s == pytest.approx(min(times, 1 / 0.88) * peak_s)
+    assert expected.high_s == pytest.approx(times * peak_s)
 
 
 @every(("share", "is_near"), [(0.96, True), (0.9, False)])
@@ -148,9 +139,9 @@ def test_an_estimate_a_few_per_cent_below_the_minimum_is_the_minimum(share: floa
     compiled = Compiled(cycles=share * peak_s * (calibration.clock_hz or 0), products=(product,))
     expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration, compiled=compiled)
     assert expected is not None
-    assert expected.time_s == pytest.approx(peak_s if is_near else peak_s / 0.85)
+    assert expected.time_s == pytest.approx(peak_s if is_near else peak_s / 0.88)
     assert expected.low_s == pytest.approx(peak_s)
-    assert expected.high_s == pytest.approx(peak_s / 0.85 * (1 if is_near else 1.4))
+    assert expected.high_s == pytest.approx(peak_s / 0.88 * (1 if is_near else 1.4))
     assert ("leaves out" in expected.evidence) is not is_near
 
 
@@ -203,7 +194,7 @@ def test_padding_of_the_matrix_unit_is_in_the_expected_time_but_not_in_the_minim
     compiled = Compiled(products=(MatrixWork(flops=flops, depth=64, widths=(4096, 4096)),))
     expected = predict(None, Cost.of({"matrix/bf16": flops}), machine, calibration_for(machine), compiled=compiled)
     assert expected is not None
-    assert expected.time_s == pytest.approx(2 * flops / 197e12 / 0.85)
+    assert expected.time_s == pytest.approx(2 * flops / 197e12 / 0.88)
     assert expected.floor_s == pytest.approx(flops / 197e12)
 
 
@@ -247,7 +238,7 @@ def test_a_product_that_fills_half_of_the_matrix_unit_is_told_with_its_size(tmp_
     finding = next(one for one in report.findings if one.kind == "matrix-fill")
     assert "fills 50% of the matrix unit: 64 contracted elements for 128 rows" in finding.message
     assert finding.saving_s is None
-    assert f"Padding is expected to take {1e6 * flops / 197e12 / 0.85:.3g} µs, which the minimum time leaves out." in finding.message
+    assert f"Padding is expected to take {1e6 * flops / 197e12 / 0.88:.3g} µs, which the minimum time leaves out." in finding.message
     # On a chip of 256 rows it is a quarter.
     wide = next(one for one in analyze(str(file), load("v6e")).findings if one.kind == "matrix-fill")
     assert "25% of the matrix unit: 64 contracted elements for 256 rows" in wide.message

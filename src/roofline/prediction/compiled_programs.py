@@ -5,12 +5,13 @@ main memory   bytes / sustained bandwidth: lower where the op computes a product
 core          vector unit, functions, transposes, and VMEM but beside a product: their time at the peak / the share that a core sustains
 limit         the longest of these, plus the first load and the last store of a product, as much as a window in VMEM holds, plus the
               latency of a copy from main memory, or of an instruction if the op is on scalars alone
-time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate; just the cycles for large
-              products on v2 to v5p that the matrix unit bounds; the limit where the cycles leave out the unit of the minimum
+time          the compiler's cycles / clock, at most the limit and at least the longest unit at its peak rate; the limit where the cycles
+              leave out the unit of the minimum
 
-The cycles are right to a few per cent for large products on v2 to v5p and for plain streams; for attention scores, narrow convolutions,
-pads, fills and sums in place they are 1.3 to 6 times too long, so that the limit is nearer. Copies and fills within VMEM have 100 cycles
-or less whatever their size, which is below the stores that they need. The interval is from the longest unit to the cycles.
+The cycles are right to a few per cent for plain large products and streams. For products that compute their operands in the same kernel
+they are 1.1 to 1.8 times too long, for attention scores, narrow convolutions, pads, fills and sums in place 1.3 to 6 times, so that the
+limit is nearer. Copies and fills within VMEM have 100 cycles or less whatever their size, which is below the stores that they need. The
+interval is from the longest unit to the cycles.
 """
 
 from collections.abc import Mapping
@@ -26,8 +27,6 @@ from .terms import Estimate
 NAME = "compiled"  # of the family in calibrations
 MATRIX = "matrix"
 VMEM = ("vmem.read", "vmem.write")
-_SIDE = 128  # of the matrix units of v2 to v5p, for whose products the cycles are right
-_LARGE = 4 * _SIDE  # each side of a large product; one of attention has the size of a head, 64 to 256
 _LEAST = 0.95  # of the minimum: cycles are estimates to a few per cent
 _SCALARS = 64  # bytes, or FLOP, of an op on scalars
 _OTHERWISE = (1.0, 1.4)  # interval around an op without cycles: between its limits at peak rates, and this times its time
@@ -51,7 +50,7 @@ def compiled_time(
     stated = terms if cycles_s is None else {**terms, "cycles": cycles_s}
     if cycles_s is None or leaves_out(cycles_s, placed):
         return Estimate(limit, stated), (max(placed.floor_s, longest) * _OTHERWISE[0], limit * _OTHERWISE[1])
-    seconds = max(cycles_s if _has_right_cycles(compiled, machine, filled, longest) else min(cycles_s, limit), placed.floor_s)
+    seconds = max(min(cycles_s, limit), placed.floor_s)
     return Estimate(seconds, stated), (min(longest, seconds), cycles_s if cycles_s > placed.floor_s else max(limit, seconds))
 
 
@@ -63,12 +62,6 @@ def _is_scalar(cost: Cost) -> bool:
 def leaves_out(cycles_s: float, placed: Placement) -> bool:
     """Whether the compiler's cycles leave out the unit that bounds an op: they are below its minimum."""
     return cycles_s < _LEAST * placed.floor_s
-
-
-def _has_right_cycles(compiled: Compiled, machine: Machine, filled: float, longest: float) -> bool:
-    """Whether the compiler's estimate is right: for large products that the matrix unit bounds and that are not summed in place."""
-    are_large = all(min(product.depth, *product.widths) >= _LARGE for product in compiled.products)
-    return machine.matrix_side == _SIDE and filled == longest and are_large and not compiled.in_place
 
 
 def padded_flops(compiled: Compiled, machine: Machine) -> dict[Resource, float]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from math import prod
 
 from ...cost import Cost
-from ...graph import Graph, Operator, Phase
+from ...graph import DeviceAxes, Graph, Operator, Phase
 from ...graph.facts.exchanges import Reason, Why, argument_of, exchanges
 from ...workload import Avoidable
 
@@ -42,9 +42,15 @@ def _instead_bytes(graph: Graph, why: Why, *, trains: bool) -> float:
     0 where the weights are not known.
     """
     factors = why.maker.takes[:2] if why.maker is not None and why.maker.operator == Operator.DOT else ()
-    weights = [array for array in factors if argument_of(graph, array) is not None]
+    weights = [array for array in factors if _is_divided(graph, argument_of(graph, array), why.exchange.along or ())]
     if not weights:
         return 0.0
-    others = sum(graph.arrays[array].bytes for array in factors if array not in weights)
+    others = sum(graph.arrays[array].bytes for array in factors if argument_of(graph, array) is None)
     devices = prod(size for _, size in why.exchange.along or ())
     return graph.arrays[weights[-1]].bytes * devices * (IN_TRAINING if trains else 1.0) + others
+
+
+def _is_divided(graph: Graph, argument: int | None, along: DeviceAxes) -> bool:
+    """Whether an argument is divided over these axes of devices."""
+    divided = () if argument is None else graph.divided.get(argument, ())
+    return {*along} <= {factor for axes in divided for factor in axes}
