@@ -83,9 +83,10 @@ requirements: .venv/tested
 	echo "jax[tpu]>=0.5" | $(COMPILE) --python-platform x86_64-manylinux_2_31 -o requirements/tpu.txt -
 
 schema: .venv/tested
-	$(BIN)/python -c "from roofline.render.export import to_json; from roofline.render.schema import plan_schema, report_schema; \
+	$(BIN)/python -c "from roofline.render.export import to_json; from roofline.render.schema import blocks_schema, plan_schema, report_schema; \
 	  open('src/roofline/report.schema.json', 'wb').write(to_json(report_schema())); \
-	  open('src/roofline/plan.schema.json', 'wb').write(to_json(plan_schema()))"
+	  open('src/roofline/plan.schema.json', 'wb').write(to_json(plan_schema())); \
+	  open('src/roofline/blocks.schema.json', 'wb').write(to_json(blocks_schema()))"
 
 clean:
 	rm -rf .venv .venv-lowest .venv-tpu build dist demo src/*.egg-info

@@ -22,6 +22,7 @@ SHOWN = {
     "chips": (["chips", "--help"], ["chips", "measure", "--help"], ["chips", "demo", "--help"]),
     "validate": (["validate", "--help"], ["validate", "jax", "--help"], ["validate", "torch", "--help"]),
     "plan": (["plan", "--help"], ["plan", "llama3-8b", "h100", "serve", "--help"]),
+    "blocks": (["blocks", "--help"],),
     "plot": (["plot", "--help"],),
 }
 
@@ -32,6 +33,7 @@ PAGES = {
     "op": "formulas.md",
     "whatif": "whatif.md",
     "plan": "plan.md",
+    "blocks": "blocks.md",
     "explain": "findings.md",
     "validate": "validate.md",
     "compare": "comparison.md",

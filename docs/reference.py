@@ -39,6 +39,7 @@ API = {  # the public functions by task; the types of `rl` follow
     "Use a report": ("save", "plot", "text", "to_json", "rows", "show"),
     "Compare, check, predict": ("compare", "check", "baseline", "validate", "what_if"),
     "Plan": ("plan", "plan_serving"),
+    "Block sizes of kernels": ("blocks",),
     "Price operations by hand": ("place", "price", "explain", "fit", "cross", "chain", "fuse", "best_fusion"),
     "Machines": ("chip", "catalogue"),
     "Your own kernels and operators": ("register_call", "forget_call", "register_op", "forget_op"),

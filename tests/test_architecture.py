@@ -30,7 +30,7 @@ def test_the_public_door_is_pinned() -> None:
 PUBLIC = """
 Baseline BudgetCheck Corrections Cost Crossing CustomCall Finding FormulaError Ledger Limit Machine MachineError MissingExtra Op
 OutputError Placement Recording Report Resource RooflineError Row SourceError StageSpec UnitError UsageError Workload analyze baseline
-best_fusion
+best_fusion blocks
 capture catalogue chain check chip compare cross dtype explain fit forget_call forget_op formulas fuse jax place plan plan_serving plot
 price read register_call register_op rows save show text to_json torch units validate what_if
 """

@@ -44,6 +44,7 @@ COMMAND_LINES = {
     "jax-compare": "validate jax",
     "torch-compare": "validate torch",
     "plan": "plan llama3-8b h100 x8",
+    "blocks": "blocks kernels:case",
     "chips": "chips",
     "measure": "chips measure --quick",
     "demo": "chips demo --no-open",
@@ -54,7 +55,7 @@ COMMAND_LINES = {
     **{f"plot {name}": f"plot {name} {figure.example} -o figure.svg" for name, figure in FIGURES.items()},
 }
 # Valid ones run programs, measure, wait for a browser or need a measured machine: only what is refused at once is tried.
-ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure", "demo", "mcp", "validate", "plot sweep")
+ACTING = ("capture", "serve", "jax-compare", "torch-compare", "measure", "demo", "mcp", "validate", "blocks", "plot sweep")
 FREE = ("--anonymize-key",)  # any word, an empty one too
 SIDE_EFFECTS = ("--help", "--clear", "--open", "--cache", "--output", "--json", "--csv", "--parquet", "--counters", "--lint", "--budget")
 SIDE_EFFECTS += ("--read=cache",)

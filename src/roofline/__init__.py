@@ -12,6 +12,7 @@ command line start at once.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .blocks import blocks as blocks
 from .capture import capture as capture
 from .errors import FormulaError as FormulaError
 from .errors import MachineError as MachineError
@@ -112,7 +113,7 @@ _HOMES = {
 }
 _MODULES = ("formulas", "jax", "torch", "units")
 _ERRORS = ("FormulaError", "MachineError", "MissingExtra", "OutputError", "RooflineError", "SourceError", "UnitError", "UsageError")
-__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "capture", "plan", "plan_serving"])
+__all__ = sorted([*_HOMES, *_MODULES, *_ERRORS, "blocks", "capture", "plan", "plan_serving"])
 
 
 def __getattr__(name: str) -> Any:

@@ -17,6 +17,7 @@ GROUPS: Mapping[str, Mapping[str, str]] = {
         "op": "cost and minimum time of an operation from its shapes, of FLOP and bytes, or of a chain of ops",
         "whatif": "predict a profile or program after changes: batch, number format, kernels, chip",
         "plan": "which mesh, microbatch and format to train a model with on some chips: step time and memory, ranked",
+        "blocks": "which block sizes a Triton or Pallas kernel should have on a chip: predicted times, ranked, with what limits each",
     },
     "hardware": {
         "chips": "list, show, compare and measure chips; check a machine file",

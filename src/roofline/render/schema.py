@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from ..blocks.results import Blocks
 from ..plan.plans import Plans
 from ..plan.serving_plans import ServingPlans
 from ..report import SCHEMA, Report, WrittenOp
@@ -57,7 +58,16 @@ def report_schema() -> dict[str, Any]:
 
 def plan_schema() -> dict[str, Any]:
     """The schema of `roofline.plan/1`: plans of training, or of serving, with every key that is always there."""
-    kinds, parts = msgspec.json.schema_components([Plans, ServingPlans], ref_template="#/$defs/{name}")
+    return _schema_of("roofline.plan/1", "Plans of a model on chips, the best first. Seconds, bytes and FLOP.", Plans, ServingPlans)
+
+
+def blocks_schema() -> dict[str, Any]:
+    """The schema of `roofline.blocks/1`: configurations of a kernel, with every key that is always there."""
+    return _schema_of("roofline.blocks/1", "Configurations of a kernel on a chip, the best first. Seconds, bytes and FLOP.", Blocks)
+
+
+def _schema_of(title: str, description: str, *kinds: type) -> dict[str, Any]:
+    wholes, parts = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
     for part in parts.values():
         part["required"] = list(part["properties"])
         for field in part["properties"].values():
@@ -65,9 +75,9 @@ def plan_schema() -> dict[str, Any]:
             _join_numbers(field)
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "roofline.plan/1",
-        "description": "Plans of a model on chips, the best first. Seconds, bytes and FLOP.",
-        "anyOf": list(kinds),
+        "title": title,
+        "description": description,
+        "anyOf": list(wholes),
         "$defs": dict(sorted(parts.items())),
     }
 

@@ -1,0 +1,271 @@
+"""Which addresses the blocks of a Triton kernel touch, and how often their loops run, by evaluating its integer arithmetic.
+
+The IR is evaluated with the real sizes and strides, for many blocks at once: a scalar is an array with one number for each block, a
+tensor has its own axes behind that of the blocks. What is loaded from memory is unknown (``None``), and so is what is computed from it.
+Loops are evaluated for their first two iterations: addresses move by the difference in each later one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from msgspec import Struct
+
+from .ir import Kernel, Operation, Type
+
+Array = Any  # of whole numbers, or of truth values
+Known = Array | None
+BASE = 44  # bits between the addresses of two arguments: more than any of them has bytes
+
+
+class Access(Struct, frozen=True):
+    """A load or store as the blocks run it: byte addresses and mask of its first execution, and, for each loop around it from the
+    outermost, how often it runs and by how many bytes the addresses move in an iteration. ``None`` is unknown; addresses then come from
+    memory.
+    """
+
+    operation: Operation
+    tile: Type
+    addresses: Known
+    mask: Known
+    trips: tuple[Known, ...]
+    moves: tuple[Known, ...]
+
+    @property
+    def is_store(self) -> bool:
+        return "store" in self.operation.name or "atomic" in self.operation.name
+
+
+class Loop(Struct, frozen=True):
+    """A loop and how often it runs in each block; of an inner loop, in each iteration of the outer one."""
+
+    operation: Operation
+    trips: Known
+    outer: tuple[Operation, ...]
+
+
+class Evaluation(Struct, frozen=True):
+    """What some blocks touch, and how often their loops run."""
+
+    accesses: tuple[Access, ...]
+    loops: tuple[Loop, ...]
+
+
+def corners(start: int, end: int) -> Array:
+    """The first and last number of a range: enough to tell the tiles of two blocks apart."""
+    return np.array([start, end - 1] if end - start > 1 else [start], dtype=np.int64)
+
+
+def whole(start: int, end: int) -> Array:
+    """Every number of a range."""
+    return np.arange(start, end, dtype=np.int64)
+
+
+def evaluate(
+    kernel: Kernel,
+    arguments: Mapping[str, int | float | None],
+    grid: tuple[int, int, int],
+    blocks: Sequence[int],
+    sample: Callable[[int, int], Array] = corners,
+) -> Evaluation:
+    """The accesses and loops of these blocks, numbered as they are launched; ``arguments`` are the scalars by name."""
+    number = np.asarray(blocks, dtype=np.int64)
+    places = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
+    run = _Run(dict(zip("xyz", places, strict=True)), dict(zip("xyz", grid, strict=True)), sample)
+    for place, (name, kind) in enumerate(kernel.arguments):
+        if kind.is_pointer:
+            run.values[name] = np.array([(place + 1) << BASE], dtype=np.int64)
+        else:
+            value = arguments.get(name.removeprefix("%"))
+            run.values[name] = np.array([value], dtype=np.int64) if isinstance(value, int) else None
+    with np.errstate(all="ignore"):
+        run.block(kernel.operations, (), ())
+    return Evaluation(tuple(run.accesses()), tuple(run.loops.values()))
+
+
+class _Run:
+    def __init__(self, places: dict[str, Array], grid: dict[str, int], sample: Callable[[int, int], Array]) -> None:
+        self.places, self.grid, self.sample = places, grid, sample
+        self.values: dict[str, Known] = {}
+        self.loops: dict[int, Loop] = {}
+        self.touched: dict[int, dict[tuple[int, ...], tuple[Operation, Type, Known, Known]]] = {}
+        self.around: dict[int, tuple[int, ...]] = {}
+        self.active: list[Known] = []
+
+    def block(self, operations: Sequence[Operation], path: tuple[int, ...], around: tuple[Operation, ...]) -> list[Known]:
+        """Evaluates some operations; what they yield at their end."""
+        for operation in operations:
+            if operation.name in ("scf.yield", "scf.condition"):
+                return [self.value(name) for name in operation.operands]
+            if operation.name == "scf.for":
+                self.loop(operation, path, around)
+            elif operation.name == "scf.if":
+                self.branch(operation, path, around)
+            elif operation.name == "scf.while":
+                self.block(operation.body, path, around)
+                self.block(operation.otherwise, path, around)
+                self.give(operation, [None] * len(operation.results))
+                self.loops[id(operation)] = Loop(operation, None, around)
+            else:
+                self.touch(operation, path, around)
+                self.give(operation, [self.result(operation)] * len(operation.results))
+        return []
+
+    def value(self, name: str) -> Known:
+        return self.values.get(name)
+
+    def give(self, operation: Operation, values: Sequence[Known]) -> None:
+        self.values.update(zip(operation.results, values, strict=False))
+
+    def loop(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
+        low, high, step, *first = (self.value(name) for name in operation.operands)
+        trips = None if low is None or high is None or step is None else np.maximum(0, -((low - high) // step))
+        if id(operation) not in self.loops:
+            self.loops[id(operation)] = Loop(operation, trips, around)
+        index, *inside = operation.carried
+        values, ends = list(first), []
+        for iteration in (0, 1):
+            self.values[index] = None if low is None or step is None else low + iteration * step
+            self.values.update(zip(inside, values, strict=False))
+            values = self.block(operation.body, (*path, iteration), (*around, operation))
+            ends.append(values)
+        self.give(operation, [_after(trips, start, one, two) for start, one, two in zip(first, *ends, strict=False)])
+
+    def branch(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
+        condition = self.value(operation.operands[0])
+        self.active.append(condition)
+        yes = self.block(operation.body, path, around)
+        self.active[-1] = None if condition is None else ~condition
+        no = self.block(operation.otherwise, path, around)
+        self.active.pop()
+        both = zip(yes, no, strict=False)
+        self.give(operation, [None if condition is None or a is None or b is None else np.where(condition, a, b) for a, b in both])
+
+    def touch(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
+        if operation.name not in ACCESSES or not operation.operands:
+            return
+        tile = operation.type
+        masks = [operation.operands[place] for place in (ACCESSES[operation.name],) if place < len(operation.operands)]
+        mask = self.value(masks[0]) if masks else None
+        for condition in self.active:
+            if condition is not None:
+                wide = condition.reshape(condition.shape + (1,) * len(tile.shape))
+                mask = wide if mask is None else mask & wide
+        pointer = self.value(operation.operands[0])
+        self.touched.setdefault(id(operation), {})[path] = (operation, tile, pointer, mask)
+        self.around[id(operation)] = tuple(map(id, around))
+
+    def accesses(self) -> list[Access]:
+        found = []
+        for key, executions in self.touched.items():
+            depth = len(self.around[key])
+            operation, tile, pointer, mask = executions[(0,) * depth]
+            moves: list[Known] = []
+            for level in range(depth):
+                later = executions[tuple(int(place == level) for place in range(depth))][2]
+                moves.append(None if later is None or pointer is None else _first(later - pointer))
+            trips = tuple(self.loops[loop].trips for loop in self.around[key])
+            found.append(Access(operation, tile, pointer, mask, trips, tuple(moves)))
+        return found
+
+    def result(self, operation: Operation) -> Known:
+        name = operation.name
+        rank = len(operation.type.shape)
+        if name == "tt.get_program_id":
+            return self.places[operation.text.split()[1]]
+        if name == "tt.get_num_programs":
+            return np.array([self.grid[operation.text.split()[1]]], dtype=np.int64)
+        if name == "arith.constant":
+            return _constant(operation.text, rank)
+        if name == "tt.make_range":
+            return self.sample(_attribute(operation.text, "start"), _attribute(operation.text, "end"))[None, :]
+        operands = [value for operand in operation.operands if (value := self.value(operand)) is not None]
+        if not operands or len(operands) < len(operation.operands):
+            return None
+        if name == "tt.splat":
+            return operands[0].reshape(operands[0].shape[:1] + (1,) * rank)
+        if name == "tt.expand_dims":
+            return np.expand_dims(operands[0], _attribute(operation.text, "axis") + 1)
+        if name == "tt.trans":
+            order = [int(number) for number in operation.text.partition("array<i32:")[2].partition(">")[0].split(",")]
+            return operands[0].transpose(0, *(place + 1 for place in order))
+        if name == "tt.addptr":
+            return operands[0] + operands[1] * operation.type.bytes
+        if name == "arith.cmpi":
+            return COMPARISONS[operation.text.split()[1].strip(",")](*operands)
+        if name == "arith.select":
+            condition, yes, no = operands
+            return np.where(condition.reshape(condition.shape + (1,) * (yes.ndim - condition.ndim)), yes, no)
+        if name in SAME:
+            return operands[0]
+        compute = ARITHMETIC.get(name)
+        return compute(*operands) if compute else None
+
+
+# operation -> where its mask is among its operands
+ACCESSES = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "tt.atomic_cas": 3}
+SAME = {"tt.broadcast", "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.index_castui", "tt.unsplat", "tt.bitcast"}
+
+
+def _divided(one: Array, other: Array) -> Array:
+    return np.sign(one) * np.sign(other) * (np.abs(one) // np.maximum(1, np.abs(other)))
+
+
+ARITHMETIC: Mapping[str, Callable[..., Array]] = {
+    "arith.addi": np.add,
+    "arith.subi": np.subtract,
+    "arith.muli": np.multiply,
+    "arith.divsi": _divided,
+    "arith.divui": _divided,
+    "arith.ceildivsi": lambda one, other: -(-one // np.maximum(1, other)),
+    "arith.remsi": lambda one, other: one - _divided(one, other) * other,
+    "arith.remui": lambda one, other: one - _divided(one, other) * other,
+    "arith.minsi": np.minimum,
+    "arith.minui": np.minimum,
+    "arith.maxsi": np.maximum,
+    "arith.maxui": np.maximum,
+    "arith.andi": np.bitwise_and,
+    "arith.ori": np.bitwise_or,
+    "arith.xori": np.bitwise_xor,
+    "arith.shli": np.left_shift,
+    "arith.shrsi": np.right_shift,
+    "arith.shrui": np.right_shift,
+}
+COMPARISONS: Mapping[str, Callable[[Array, Array], Array]] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    **{f"{sign}lt": np.less for sign in "su"},
+    **{f"{sign}le": np.less_equal for sign in "su"},
+    **{f"{sign}gt": np.greater for sign in "su"},
+    **{f"{sign}ge": np.greater_equal for sign in "su"},
+}
+
+
+def _constant(text: str, rank: int) -> Known:
+    value = text.removeprefix("arith.constant").partition(" : ")[0].rpartition("}")[2].strip()
+    value = value.removeprefix("dense<").removesuffix(">")
+    number: Array
+    if value in ("true", "false"):
+        number = np.array([value == "true"])
+    elif value.removeprefix("-").isdecimal():
+        number = np.array([int(value)], dtype=np.int64)
+    else:
+        return None
+    return number.reshape((1,) * (rank + 1))
+
+
+def _attribute(text: str, name: str) -> int:
+    return int(text.partition(f"{name} = ")[2].split()[0].rstrip(",}"))
+
+
+def _first(moved: Array) -> Array:
+    """By how much the first element of each block's tile moves."""
+    return moved.reshape(moved.shape[0], -1)[:, 0]
+
+
+def _after(trips: Known, start: Known, one: Known, two: Known) -> Known:
+    """A value after a loop, from its values before and after one and two iterations."""
+    if trips is None or start is None or one is None or two is None or one.dtype == bool:
+        return None
+    wide = trips.reshape(trips.shape + (1,) * (one.ndim - trips.ndim))
+    return np.where(wide > 0, one + (two - one) * (wide - 1), start)

@@ -1,0 +1,38 @@
+"""Chips as the model of Triton kernels needs them, from the catalogue."""
+
+from ...errors import MachineError, UsageError
+from ...machine import Machine
+from ...machines.architectures import architecture, capability_of, clock_of
+from ...machines.calibrations import calibration_for
+from ...machines.catalogue import card
+from ...machines.cores import core_of
+from .times import Chip
+
+SUSTAINED = 0.8  # of main memory's rate, where no calibration says it
+FORMATS = ("bf16", "tf32", "fp8", "int8")
+
+
+def chip_for(name: str) -> tuple[Chip, Machine]:
+    """The chip of this name, and its machine."""
+    found = card(name)
+    machine = found.machine
+    capability = capability_of(machine)
+    known = architecture(machine.vendor, capability) if capability else None
+    clock = found.spec("clock")
+    if machine.vendor != "NVIDIA" or known is None or found.cores is None or clock is None:
+        raise UsageError(f"{name}: Triton kernels are predicted for NVIDIA GPUs with a machine file that has their SMs and clock")
+    calibration = calibration_for(machine)
+    stream = calibration.family("pointwise", "elementwise")
+    l2 = machine.capacity("l2")
+    if l2 is None:
+        raise MachineError(f"{name}: its machine file has no capacity of L2")
+    chip = Chip(
+        core=core_of(capability),
+        cores=found.cores,
+        clock=clock_of(clock) * known.matrix_clock,
+        matrix_flops={number: float(rate) for number in FORMATS if (rate := known.rates.get(f"matrix/{number}"))},
+        l2_bytes=l2,
+        hbm=machine.rate("hbm") * (stream.values["memory"] if stream else SUSTAINED),
+        launch_s=stream.values.get("timer", 0.0) if stream else machine.launch_latency_s,
+    )
+    return chip, machine

@@ -1,0 +1,165 @@
+"""Triton kernels compiled for a GPU that need not be here: Triton's IR of each configuration, then its machine code.
+
+Kernels are specialized as a launch would: pointers and whole numbers that 16 divides, numbers that are 1. The IR is made here, where the
+kernel is; its compilation takes longer and runs in workers, which need only the IR's text.
+"""
+
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ...errors import MissingExtra, SourceError
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+WARP = 32
+_REGISTERS = re.compile(r"Used (\d+) registers")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_NEEDLESS_LOCATION = 4000  # characters of an error that is shown
+
+
+class Lowered(Struct, frozen=True, kw_only=True):
+    """A configuration as Triton's IR, with the options of its compilation and the numbers that its scalar arguments have."""
+
+    ir: str
+    options: Mapping[str, Any]
+    scalars: Mapping[str, int | float]
+    refused: str = ""
+
+
+class Binary(Struct, frozen=True, kw_only=True):
+    """The machine code of a configuration, with registers of a thread, bytes that spilled, the stack and shared memory of a block."""
+
+    sass: str = ""
+    registers: int = 0
+    spilled: int = 0
+    stack: int = 0
+    shared: int = 0
+    warps: int = 4
+    refused: str = ""
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name in ("triton", "torch"):
+            raise MissingExtra(missing.name) from None
+        raise
+
+
+def is_triton(kernel: object) -> bool:
+    """Whether this is a kernel of Triton, jitted, with heuristics or autotuned."""
+    return any(base.__name__ in ("KernelInterface", "JITFunction") for base in type(kernel).__mro__)
+
+
+def own_configurations(kernel: Any) -> list[dict[str, Any]]:
+    """The configurations of an autotuned kernel; none of another."""
+    found = []
+    while kernel is not None:
+        for config in getattr(kernel, "configs", ()):
+            options = {
+                name: value for name in OPTIONS if (value := getattr(config, name, None)) not in (None, 1 if name == "num_ctas" else None)
+            }
+            found.append({**config.kwargs, **options})
+        kernel = getattr(kernel, "fn", None) if not _is_jitted(kernel) else None
+    return found
+
+
+def _is_jitted(kernel: object) -> bool:
+    return type(kernel).__name__ == "JITFunction"
+
+
+def lower(kernel: Any, args: Sequence[Any], named: Mapping[str, Any], configuration: Mapping[str, Any], capability: int) -> Lowered:
+    """A configuration as Triton's IR, for a GPU of this compute capability (90)."""
+    compiler, jit = _module("triton.compiler.compiler"), _module("triton.runtime.jit")
+    target = _module("triton.backends.compiler").GPUTarget("cuda", capability, WARP)
+    backend = compiler.make_backend(target)
+    keywords = {**named, **configuration}
+    while not _is_jitted(kernel):
+        given = {**dict(zip(kernel.arg_names, args, strict=False)), **keywords}
+        for name, heuristic in getattr(kernel, "values", {}).items():
+            keywords[name] = heuristic(given)
+        kernel = kernel.fn
+    try:
+        bound, specialization, options = jit.create_function_from_signature(kernel.signature, kernel.params, backend)(
+            *args, **{**keywords, "debug": False}
+        )
+        parsed, signature, constants, attributes = kernel._pack_args(backend, {**keywords, "debug": False}, bound, specialization, options)
+        source = compiler.ASTSource(kernel, signature, constants, attributes)
+        context = _module("triton._C.libtriton").ir.context()
+        _module("triton._C.libtriton").ir.load_dialects(context)
+        backend.load_dialects(context)
+        module = source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, parsed, source.language)
+        module = stages["ttir"](module, {**parsed.__dict__})
+    except Exception as error:  # of the kernel, in many types
+        return Lowered(ir="", options={}, scalars={}, refused=_first_lines(error))
+    scalars = {name: value for name, value in bound.items() if isinstance(value, int | float)}
+    chosen = {name: value for name, value in keywords.items() if name in parsed.__dict__}
+    return Lowered(ir=module.str(), options=chosen, scalars=scalars)
+
+
+def _first_lines(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[-1] if lines else ''}"
+
+
+def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
+    """Machine code from Triton's IR. Shared memory is known before the longest part: what needs too much is refused there."""
+    compiler, native = _module("triton.compiler.compiler"), _module("triton._C.libtriton")
+    backend = compiler.make_backend(_module("triton.backends.compiler").GPUTarget("cuda", capability, WARP))
+    options = backend.parse_options(dict(lowered.options))
+    context = native.ir.context()
+    native.ir.load_dialects(context)
+    backend.load_dialects(context)
+    with tempfile.TemporaryDirectory(prefix="roofline-triton-") as name:
+        folder = Path(name)
+        (folder / "kernel.ttir").write_text(lowered.ir)
+        module = native.ir.parse_mlir_module(str(folder / "kernel.ttir"), context)
+        module.context = context
+        stages: dict[str, Any] = {}
+        backend.add_stages(stages, options, _module("triton.backends.compiler").Language.TRITON)
+        metadata: dict[str, Any] = {**options.__dict__, "target": None}
+        try:
+            for stage in ("ttgir", "llir"):
+                module = stages[stage](module, metadata)
+            shared, warps = int(metadata["shared"]), int(metadata.get("num_warps", options.num_warps))
+            if shared > most_shared:
+                why = f"out of shared memory: a block needs {shared:,} B, and a core gives one {most_shared:,} B"
+                return Binary(shared=shared, warps=warps, refused=why)
+            (folder / "kernel.ptx").write_text(stages["ptx"](module, metadata))
+        except Exception as error:  # of the compiler's passes
+            return Binary(refused=_first_lines(error))
+        return _assembled(folder, capability, shared, warps)
+
+
+def _assembled(folder: Path, capability: int, shared: int, warps: int) -> Binary:
+    nvidia = _module("triton.backends.nvidia.compiler")
+    tools = Path(nvidia.__file__).parent / "bin"
+    ptxas = nvidia.get_ptxas(capability).path
+    arch = nvidia.sm_arch_from_capability(capability)
+    command = [ptxas, "-lineinfo", "-v", f"--gpu-name={arch}", str(folder / "kernel.ptx"), "-o", str(folder / "kernel.cubin")]
+    assembled = subprocess.run(command, capture_output=True, text=True, check=False)
+    if assembled.returncode:
+        return Binary(shared=shared, warps=warps, refused=f"ptxas: {assembled.stderr.strip().splitlines()[-1:] or ['failed']}")
+    disassembled = subprocess.run(
+        [str(tools / "nvdisasm"), "-c", "-gi", "-hex", str(folder / "kernel.cubin")], capture_output=True, text=True, check=False
+    )
+    if disassembled.returncode:
+        raise SourceError(f"nvdisasm: {disassembled.stderr.strip()[:200]}")
+    registers, stack = _REGISTERS.search(assembled.stderr), _STACK.search(assembled.stderr)
+    return Binary(
+        sass=disassembled.stdout,
+        registers=int(registers[1]) if registers else 0,
+        stack=int(stack[1]) if stack else 0,
+        spilled=int(stack[2]) + int(stack[3]) if stack else 0,
+        shared=shared,
+        warps=warps,
+    )

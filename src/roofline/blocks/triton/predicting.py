@@ -1,0 +1,117 @@
+"""Predicted configurations of a Triton kernel: each is lowered here, and compiled and timed in a worker."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from ...errors import UsageError
+from ...machine import Machine
+from ..pool import Progress, side_by_side
+from ..results import Blocks, Configuration, Line, ranked
+from ..space import Space, configurations
+from .chips import chip_for
+from .compiling import Binary, Lowered, compile_ir, lower, own_configurations
+from .limits import limit_of
+from .times import Chip, Estimate, estimate
+
+Grid = Callable[[dict[str, Any]], Any] | Sequence[int] | int
+MOST_LINES = 40
+
+
+def predict_triton(
+    kernel: Any, args: Sequence[Any], named: Mapping[str, Any], grid: Grid, chip_name: str, space: Space | None, progress: Progress | None
+) -> Blocks:
+    """The configurations of a Triton kernel on a chip, the best first."""
+    chip, machine = chip_for(chip_name)
+    capability = int(chip.core.capability[0].replace(".", ""))
+    jobs: list[tuple[Lowered, tuple[int, int, int], Chip]] = []
+    refused: dict[int, Configuration] = {}
+    places: dict[int, int] = {}
+    asked = configurations(space if space is not None else own_configurations(kernel))
+    for number, config in enumerate(asked):
+        lowered = lower(kernel, args, named, config, capability)
+        if lowered.refused:
+            refused[number] = Configuration(config=config, refused=lowered.refused)
+            continue
+        places[number] = len(jobs)
+        jobs.append((lowered, grid_of(grid, {**named, **lowered.scalars, **config}), chip))
+    timed = side_by_side(predicted, jobs, lambda why: Configuration(config={}, refused=f"the compiler's process {why}"), progress)
+    found = [refused[number] if number in refused else replace(timed[places[number]], config=config) for number, config in enumerate(asked)]
+    return Blocks(
+        kernel=getattr(kernel, "__name__", None) or str(getattr(kernel, "fn", kernel)),
+        chip=machine.chip_name,
+        compiler=f"Triton {version('triton')}",
+        evidence=chip.core.evidence,
+        configs=ranked(with_shares(found, machine)),
+    )
+
+
+def grid_of(grid: Grid, values: dict[str, Any]) -> tuple[int, int, int]:
+    """The blocks along three axes, for a configuration and the arguments by name."""
+    sizes = grid(values) if callable(grid) else grid
+    numbers = [sizes] if isinstance(sizes, int) else [int(size) for size in sizes]
+    if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
+        raise UsageError(f"grid: {sizes} is not one to three whole numbers above 0")
+    x, y, z = (*numbers, 1, 1)[:3]
+    return x, y, z
+
+
+def predicted(lowered: Lowered, grid: tuple[int, int, int], chip: Chip) -> Configuration:
+    """One configuration, compiled and timed; its name is not known here."""
+    binary = compile_ir(lowered, int(chip.core.capability[0].replace(".", "")), chip.core.bytes("shared_of_block"))
+    return configuration_of(lowered, binary, grid, chip)
+
+
+def configuration_of(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip: Chip) -> Configuration:
+    """A compiled configuration with its predicted time, or why it cannot run."""
+    if binary.refused:
+        return Configuration(config={}, refused=binary.refused, memory=binary.shared or None, grid=grid)
+    needed = Configuration(config={}, registers=binary.registers, spilled=binary.spilled, memory=binary.shared, grid=grid)
+    found = estimate(lowered, binary, grid, chip)
+    if not found.occupancy.blocks:
+        return replace(needed, refused=f"no block fits a core: {found.occupancy.limit}")
+    low, high = chip.core.interval
+    return replace(
+        needed,
+        time_s=found.time_s,
+        low_s=low * found.time_s,
+        high_s=high * found.time_s,
+        limit=limit_of(found),
+        parts=dict(found.parts),
+        per_core=found.occupancy.blocks,
+        waves=found.waves,
+        work=dict(found.work),
+        bytes={"hbm": found.traffic.hbm},
+        lines=_lines(found),
+    )
+
+
+def _lines(found: Estimate) -> tuple[Line, ...]:
+    """The lines that take most cycles of a block, with their text where the file is here."""
+    total = sum(found.lines.values())
+    texts: dict[str, list[str]] = {}
+    lines = []
+    for (file, number), cycles in sorted(found.lines.items(), key=lambda pair: -pair[1])[:MOST_LINES]:
+        if file not in texts:
+            texts[file] = Path(file).read_text(errors="replace").splitlines() if Path(file).is_file() else []
+        text = texts[file][number - 1].strip() if 0 < number <= len(texts[file]) else ""
+        lines.append(Line(file=file, line=number, share=cycles / total if total else 0.0, text=text))
+    return tuple(lines)
+
+
+def with_shares(found: list[Configuration], machine: Machine) -> list[Configuration]:
+    """Configurations with their share of the roofline: the least that any of them computes and moves, at the chip's full rates."""
+    timed = [config for config in found if config.time_s is not None]
+    least: dict[str, float] = {}
+    for resource in {name for config in timed for name in (*config.work, *config.bytes)}:
+        least[resource] = min({**config.work, **config.bytes}.get(resource, 0.0) for config in timed)
+    units: dict[str, float] = {}
+    for resource, amount in least.items():
+        ceiling = machine.resolve(resource)
+        if ceiling:
+            units[ceiling.resource.unit] = units.get(ceiling.resource.unit, 0.0) + amount / ceiling.rate
+    floor = max(units.values(), default=0.0)
+    return [config if config.time_s is None else replace(config, share=floor / config.time_s) for config in found]

@@ -1,0 +1,181 @@
+"""How long a kernel takes with a configuration, from its machine code, what it touches, and the machine.
+
+resident   blocks that run on a core at a time (`occupancy`)
+alone      cycles that a block takes if nothing else runs: the way of one of its warps (`warp`)
+units      cycles that the resident blocks keep each unit of the core
+wave       the larger of these, nearly: they overlap, and the slower ones hold each other up a little
+core       waves, the last with fewer blocks on a core
+L2, HBM    bytes over sustained rates (`traffic`); dispatch: blocks over the rate at which they start
+time       the larger of these, nearly, and the launch
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from msgspec import Struct
+
+from ...machines.cores import Core
+from ..occupancy import Occupancy, occupancy
+from .addresses import Evaluation, evaluate, whole
+from .compiling import Binary, Lowered
+from .ir import Kernel, read_ir
+from .loops import THREADS, trip_counts, width, without_rest
+from .sass import Instruction, Part, read_sass
+from .traffic import Traffic, traffic_of
+from .warp import Costs, Line, Uses, followed
+from .work import work_of
+
+SHARPNESS = 4.0  # of the norm that combines what overlaps on a core
+SHARPNESS_SHARED = 2.0  # the same for what the cores share: latencies grow as it fills
+MOST_BLOCKS = 4096  # that are evaluated
+SAMPLES = 5
+
+
+class Chip(Struct, frozen=True, kw_only=True):
+    """A chip: its cores, their clock in Hz, FLOP of a core's matrix unit in a cycle by format, and sustained rates."""
+
+    core: Core
+    cores: int
+    clock: float
+    matrix_flops: Mapping[str, float]
+    l2_bytes: float
+    hbm: float
+    launch_s: float
+
+
+class Estimate(Struct, frozen=True, kw_only=True):
+    """A predicted time, its parts in seconds, blocks on a core and what limits these, waves, traffic, work by resource, and the cycles of
+    each line of source.
+    """
+
+    time_s: float
+    parts: Mapping[str, float]
+    occupancy: Occupancy
+    waves: float
+    traffic: Traffic
+    work: Mapping[str, float]
+    lines: Mapping[Line, float]
+    demand: "Demand"
+
+
+def combined(times: Iterable[float], sharpness: float = SHARPNESS) -> float:
+    """The time of things that overlap: at least the longest, at most the sum."""
+    values = [time for time in times if time > 0]
+    longest = max(values, default=0.0)
+    return longest * math.fsum((time / longest) ** sharpness for time in values) ** (1 / sharpness) if longest else 0.0
+
+
+def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip: Chip) -> Estimate:
+    """The time of a compiled configuration on a grid of blocks."""
+    kernel, parts = read_ir(lowered.ir), read_sass(binary.sass)
+    fits = occupancy(chip.core, warps=binary.warps, registers=binary.registers, shared=binary.shared)
+    blocks = grid[0] * grid[1] * grid[2]
+    slots = max(1, fits.blocks) * chip.cores
+    scalars = {name: value for name, value in lowered.scalars.items() if not isinstance(value, bool)}
+    wave, samples, everywhere = _evaluations(kernel, scalars, grid, blocks, slots)
+    traffic = traffic_of(
+        wave, samples, blocks=blocks, slots=slots, per_core=fits.blocks,
+        l1_bytes=chip.core.bytes("l1") - fits.blocks * binary.shared, l2_bytes=chip.l2_bytes / chip.core.l2_copies,
+    )  # fmt: skip
+    uses, loads = _uses(parts, everywhere, binary, fits, traffic, chip)
+    trips = {id(loop.operation): 1.0 if loop.trips is None else float(np.mean(loop.trips)) for loop in everywhere.loops}
+    work = {resource: blocks * amount for resource, amount in work_of(kernel, trips).items()}
+    demand = _demand(uses, loads, binary, fits, traffic, blocks, chip)
+    time_s, seconds = timed(demand, chip)
+    return Estimate(
+        time_s=time_s, parts=seconds, occupancy=fits, waves=blocks / slots, traffic=traffic, work=work, lines=uses[-1].lines, demand=demand
+    )  # fmt: skip
+
+
+def _evaluations(
+    kernel: Kernel, scalars: Mapping[str, int | float], grid: tuple[int, int, int], blocks: int, slots: int
+) -> tuple[Evaluation, Evaluation, Evaluation]:
+    """What a wave of blocks in the middle touches, whole tiles of a few blocks, and the loops of blocks all over the grid."""
+    length = min(blocks, slots, MOST_BLOCKS)
+    first = (blocks - length) // 2
+    wave = evaluate(kernel, scalars, grid, range(first, first + length))
+    few = sorted({round(place * (blocks - 1) / (SAMPLES - 1)) for place in range(SAMPLES)})
+    samples = evaluate(kernel, scalars, grid, few, whole)
+    spread = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
+    return wave, samples, evaluate(kernel, scalars, grid, [int(block) for block in spread])
+
+
+def _uses(
+    parts: tuple[Part, ...], everywhere: Evaluation, binary: Binary, fits: Occupancy, traffic: Traffic, chip: Chip
+) -> tuple[list[Uses], list[float]]:
+    """What a warp uses in blocks whose loops run least, and most often, and how much of the blocks' work each kind stands for."""
+    loops = everywhere.loops
+    latency = chip.core.latency
+
+    def load_latency(instruction: Instruction) -> float:
+        if instruction.name == "LDL":
+            return latency["l1"]
+        l1, l2, hbm = traffic.shares.get((instruction.file, instruction.line), (0.0, 1.0, 0.0))
+        return l1 * latency["l1"] + l2 * latency["l2"] + hbm * latency["hbm"]
+
+    def transfer(instruction: Instruction) -> float:
+        from_l1, _, _ = traffic.shares.get((instruction.file, instruction.line), (float(instruction.name == "LDL"), 0.0, 0.0))
+        return (1 - from_l1) * width(instruction) * THREADS * binary.warps / chip.core.l2_bytes
+
+    room = chip.core.bytes("l1") - fits.blocks * binary.shared
+    held = fits.blocks * binary.stack * THREADS * binary.warps <= room
+    costs = Costs(
+        core=chip.core, matrix_flops=chip.matrix_flops, warps=binary.warps, load_latency=load_latency, transfer=transfer,
+        local_passes=1.0 if held else 2.0,
+    )  # fmt: skip
+    varying = [loop.trips for loop in loops if loop.trips is not None and len(loop.trips) > 1 and loop.trips.min() != loop.trips.max()]
+    kinds = [np.min, np.max] if varying else [np.mean]
+    found = []
+    for kind in kinds:
+        trips = {id(loop.operation): 1.0 if loop.trips is None else float(kind(loop.trips)) for loop in loops}
+        run = without_rest(parts, loops, trips, binary.warps)
+        found.append(followed(run, trip_counts(run, loops, trips, binary.warps), costs))
+    if not varying:
+        return found, [0.0]
+    low, high = float(varying[0].min()), float(varying[0].max())
+    return found, [float(share) for share in (varying[0] - low) / (high - low)]
+
+
+class Demand(Struct, frozen=True, kw_only=True):
+    """What the blocks of a kernel need: cycles of a block alone, cycles of each unit of a core, blocks, how many run on a core, and
+    seconds of what the whole chip shares.
+    """
+
+    alone: float
+    units: Mapping[str, float]
+    blocks: int
+    resident: int
+    shared_s: Mapping[str, float]
+
+
+def _demand(uses: list[Uses], shares: list[float], binary: Binary, fits: Occupancy, traffic: Traffic, blocks: int, chip: Chip) -> Demand:
+    core, mean = chip.core, float(np.mean(shares))
+
+    def between(low: float, high: float) -> float:
+        return low + (high - low) * mean
+
+    first, last = uses[0], uses[-1]
+    units = {unit: binary.warps * between(first.units.get(unit, 0.0), cycles) for unit, cycles in last.units.items()}
+    units |= {"l1": traffic.block_l1 / core.shared_bytes, "l2 port": traffic.block_l2 / core.l2_bytes}
+    return Demand(
+        alone=core.latency["start"] + between(first.alone, last.alone),
+        units=units,
+        blocks=blocks,
+        resident=max(1, fits.blocks),
+        shared_s={"hbm": traffic.hbm / chip.hbm, "dispatch": blocks / core.blocks_per_s},
+    )
+
+
+def timed(demand: Demand, chip: Chip) -> tuple[float, dict[str, float]]:
+    """The time that this takes, and the seconds of everything that overlaps in it."""
+    full, rest = divmod(demand.blocks, demand.resident * chip.cores)
+    waves = [(demand.resident, full)] + ([(-(-rest // chip.cores), 1)] if rest else [])
+    cycles, parts = 0.0, dict.fromkeys(["alone", *demand.units], 0.0)
+    for resident, times in waves:
+        wave = {"alone": demand.alone, **{unit: resident * used for unit, used in demand.units.items()}}
+        cycles += times * combined(wave.values())
+        for part, used in wave.items():
+            parts[part] += times * used
+    seconds = {**{part: used / chip.clock for part, used in parts.items()}, **demand.shared_s, "launch": chip.launch_s}
+    return chip.launch_s + combined([cycles / chip.clock, *demand.shared_s.values()], SHARPNESS_SHARED), seconds

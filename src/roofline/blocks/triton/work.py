@@ -1,0 +1,38 @@
+"""Arithmetic of a Triton kernel's blocks, from its IR: products on the matrix unit, other arithmetic and functions on the vector units."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from .ir import Kernel, Operation
+from .loops import dot_flops
+
+FLOPS = {"arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "math.fma": 2}
+FORMATS = {"bf16": "bf16", "f16": "fp16", "f32": "tf32", "i8": "int8"}
+
+
+def work_of(kernel: Kernel, trips: Mapping[int, float]) -> dict[str, float]:
+    """FLOP and functions of one block by resource; ``trips`` has how often each loop runs, by the identity of its operation."""
+    work: defaultdict[str, float] = defaultdict(float)
+    for operation in kernel.operations:
+        _add(work, operation, 1.0, trips)
+    return dict(work)
+
+
+def _add(work: defaultdict[str, float], operation: Operation, runs: float, trips: Mapping[int, float]) -> None:
+    elements = operation.type.elements
+    if operation.name == "tt.dot":
+        work[f"matrix/{_format(operation)}"] += runs * dot_flops(operation)
+    elif operation.name in FLOPS:
+        work["vector/fp32"] += runs * elements * FLOPS[operation.name]
+    elif operation.name.startswith("math.") or operation.name == "tt.extern_elementwise":
+        work["vector/transcendental"] += runs * elements
+    if operation.name == "tt.reduce":
+        return
+    inside = runs * trips.get(id(operation), 1.0)
+    for inner in (*operation.body, *operation.otherwise):
+        _add(work, inner, inside, trips)
+
+
+def _format(operation: Operation) -> str:
+    operand = operation.text.rpartition(" : ")[2].partition(">")[0].rpartition("x")[2]
+    return "fp8" if operand.startswith("f8") else FORMATS.get(operand, "bf16")

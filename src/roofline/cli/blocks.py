@@ -1,0 +1,96 @@
+"""`roofline blocks`: the block sizes of a Triton or Pallas kernel, ranked by predicted time."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..blocks.door import predict
+from ..blocks.results import Blocks
+from ..errors import UsageError
+from ..render.blocks.text import TOP, block_rows, blocks_text, explanation
+from ..render.tables import Paper
+from .functions import load_function
+from .options import Parser, at_least, output_options
+from .output import emit, write_page
+from .plan import page_name
+from .progress import progress
+
+ARGUMENTS = ("kernel", "args", "grid", "space")
+DEFAULT = "h200"
+
+
+def parser() -> Parser:
+    made = Parser(
+        "blocks",
+        "Which block sizes, warps and stages a Triton kernel should have on a chip: each configuration is compiled here, without the "
+        "device, and its time predicted from the machine code and what it loads; ranked, with what limits each, or why it cannot run.",
+        "roofline blocks kernels:matmul_case --chip h200",
+    )
+    made.add_argument(
+        "case",
+        metavar="MODULE:CASE",
+        help="a function that returns the kernel, its arguments, the grid and the space: the arguments of rl.blocks",
+    )
+    made.add_argument("--chip", metavar="NAME", help=f"chip name (default: the case's, else {DEFAULT})")
+    made.add_argument(
+        "--space",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE,…",
+        help="values to try instead of the case's: --space BM=64,128 --space num_warps=4,8",
+    )
+    made.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"configurations to list (default {TOP})")
+    made.add_argument(
+        "--explain", type=at_least(1), metavar="RANK", help="where the cycles of a configuration go, line by line of the source"
+    )
+    output_options(made, figure=False)
+    made.add_argument("-o", "--output", type=page_name, metavar="FILE.html", help="write a page: every configuration on the roofline")
+    return made
+
+
+def run(words: Sequence[str]) -> int:
+    args = parser().parse_args(words)
+    case = case_of(args.case, load_function("blocks", args.case)())
+    space = space_of(args.space) if args.space else case.get("space")
+    chip = args.chip or case.get("chip", DEFAULT)
+    named = {name: value for name, value in case.items() if name not in (*ARGUMENTS, "chip")}
+    with progress("compiling configurations") as tell:
+        blocks = predict(case["kernel"], case["args"], grid=case.get("grid"), chip=chip, space=space, progress=tell, named=named)
+    emit(args, lambda page: _text(args, blocks, page), blocks, lambda: block_rows(blocks))
+    if args.output:
+        from ..machines import load
+        from ..render.blocks.page import blocks_page
+
+        write_page(args, blocks_page(blocks, load(chip)))
+    return 0
+
+
+def _text(args: argparse.Namespace, blocks: Blocks, page: Paper) -> str:
+    return explanation(blocks, args.explain, page) if args.explain else blocks_text(blocks, page, top=args.top)
+
+
+def case_of(name: str, returned: Any) -> dict[str, Any]:
+    """The arguments of `rl.blocks` that a case returned: by name, or kernel, args, grid and space in this order."""
+    if isinstance(returned, Mapping) and "kernel" in returned:
+        return {"args": (), **returned}
+    if isinstance(returned, tuple) and 2 <= len(returned) <= len(ARGUMENTS):
+        return dict(zip(ARGUMENTS, returned, strict=False))
+    found = type(returned).__name__
+    raise UsageError(f"{name}() returned a {found}; it returns a dict with kernel, args, grid and space, or these in a tuple")
+
+
+def space_of(given: Sequence[str]) -> dict[str, list[Any]]:
+    """The values of a space, given as NAME=VALUE,VALUE."""
+    space: dict[str, list[Any]] = {}
+    for text in given:
+        name, equals, values = text.partition("=")
+        if not equals or not values.strip():
+            raise UsageError(f"--space {text}: write NAME=VALUE,VALUE, such as BM=64,128")
+        space[name.strip()] = [_value(value.strip()) for value in values.split(",")]
+    return space
+
+
+def _value(text: str) -> Any:
+    if text in ("True", "False", "true", "false"):
+        return text.lower() == "true"
+    return int(text) if text.removeprefix("-").isdecimal() else text

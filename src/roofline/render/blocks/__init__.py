@@ -1,0 +1,1 @@
+"""What shows configurations of kernels: text, rows and a page."""

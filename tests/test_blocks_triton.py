@@ -1,0 +1,191 @@
+"""The model of Triton kernels: their IR, machine code, addresses, traffic and times, on kernels that were compiled before."""
+
+import math
+
+import numpy as np
+import pytest
+
+from frozen_kernels import frozen, one_of
+from roofline.blocks.occupancy import occupancy
+from roofline.blocks.triton.addresses import corners, evaluate, whole
+from roofline.blocks.triton.chips import chip_for
+from roofline.blocks.triton.ir import read_ir, type_of
+from roofline.blocks.triton.loops import dot_flops, trip_counts
+from roofline.blocks.triton.predicting import configuration_of, grid_of, with_shares
+from roofline.blocks.triton.sass import read_sass
+from roofline.blocks.triton.times import Demand, combined, estimate, timed
+from roofline.blocks.triton.traffic import tile_bytes, traffic_of
+from roofline.errors import UsageError
+from roofline.machines.cores import core_of
+
+MATMUL = {"BM": 128, "BN": 256, "BK": 64, "num_warps": 8}
+HOPPER = core_of("9.0")
+
+
+def test_types_of_the_ir_have_shape_element_and_pointer() -> None:
+    assert (type_of("tensor<128x64x!tt.ptr<bf16>>").shape, type_of("!tt.ptr<f32>").is_pointer) == ((128, 64), True)
+    assert [type_of(text).bytes for text in ("bf16", "f8E4M3FN", "i1", "tensor<4xf32>")] == [2, 1, 1, 4]
+
+
+def test_the_ir_of_a_product_has_its_loop_and_its_product() -> None:
+    kernel = read_ir(one_of("matmul", **MATMUL).lowered.ir)
+    names = [operation.name for operation in kernel.everything()]
+    assert (names.count("scf.for"), names.count("tt.dot"), names.count("tt.load"), names.count("tt.store")) == (1, 1, 2, 1)
+    product = next(operation for operation in kernel.everything() if operation.name == "tt.dot")
+    assert dot_flops(product) == 2 * 128 * 256 * 64
+
+
+def test_blocks_of_a_group_share_the_columns_of_the_second_operand() -> None:
+    case = one_of("matmul", **MATMUL)
+    found = evaluate(read_ir(case.lowered.ir), dict(case.lowered.scalars), case.grid, range(16))
+    rows, columns, _ = found.accesses
+    # GROUP is 8: blocks 0 to 7 are below one another, 8 to 15 the next column of blocks.
+    assert len(set(rows.addresses[:, 0, 0].tolist())) == 8
+    assert columns.addresses[:8, 0, 0].ptp() == 0 if hasattr(np.ndarray, "ptp") else np.ptp(columns.addresses[:8, 0, 0]) == 0
+    assert columns.addresses[8, 0, 0] - columns.addresses[0, 0, 0] == 256 * 2  # a block is 256 columns of 2 bytes wide
+    # 8192 / 64 iterations; the first operand moves by 64 columns, the second by 64 rows of 8192.
+    assert [float(each) for each in (rows.trips[0][0], rows.moves[0][0], columns.moves[0][0])] == [128, 64 * 2, 64 * 8192 * 2]
+
+
+def test_a_causal_loop_runs_longer_in_later_blocks() -> None:
+    case = one_of("attention", num_warps=4)
+    found = evaluate(read_ir(case.lowered.ir), dict(case.lowered.scalars), case.grid, range(64))
+    # Keys in tiles of 64 up to the block's own 64 rows: 1 tile for the first block, 64 for the last.
+    assert found.loops[0].trips.tolist() == list(range(1, 65))
+
+
+def test_tiles_count_their_sectors() -> None:
+    case = one_of("matmul", **MATMUL)
+    rows, columns, stored = evaluate(read_ir(case.lowered.ir), dict(case.lowered.scalars), case.grid, [0], whole).accesses
+    assert [tile_bytes(each) for each in (rows, columns, stored)] == [128 * 64 * 2, 64 * 256 * 2, 128 * 256 * 2]
+
+
+def test_masked_elements_move_no_bytes() -> None:
+    case = one_of("layer_norm", BLOCK=1024)
+    kernel = read_ir(case.lowered.ir)
+    access = evaluate(kernel, {"D": 100}, case.grid, [0], whole).accesses[0]
+    assert tile_bytes(access) == math.ceil(100 * 2 / 32) * 32
+
+
+def test_rows_that_are_read_twice_come_from_main_memory_once_if_caches_hold_them() -> None:
+    case = one_of("layer_norm", BLOCK=1024)
+    kernel, scalars = read_ir(case.lowered.ir), dict(case.lowered.scalars)
+    wave = evaluate(kernel, scalars, case.grid, range(1000), corners)
+    samples = evaluate(kernel, scalars, case.grid, [0], whole)
+    row = 4096 * 2
+    common = {"blocks": 1000, "per_core": 8}
+    held = traffic_of(wave, samples, slots=1000, l1_bytes=1e9, l2_bytes=1e9, **common)
+    # A row in and out of each block; the two vectors of weights once.
+    assert (held.hbm, held.block_l1, held.block_l2) == (1000 * 2 * row + 2 * row, 5 * row, 4 * row)
+    missed = traffic_of(wave, samples, slots=1000, l1_bytes=0.0, l2_bytes=held.hbm / 2, **common)
+    assert missed.hbm == held.hbm + 1000 * row / 2  # L2 holds half of what is read again
+
+
+def test_machine_code_has_the_schedule_of_the_compiler() -> None:
+    text = """
+//## File "k.py", line 3
+/*0000*/ S2R R1, SR_TID.X ; /* 0x0000000000077919 */
+/* 0x000ee20000002500 */
+.L_x_0:
+/*0010*/ @P0 FFMA R2, R1, R1, R2 ; /* 0x0000000000077919 */
+/* 0x008fe40000000800 */
+/*0020*/ @P0 BRA `(.L_x_0) ; /* 0x0000000000077919 */
+/* 0x000fea0003800000 */
+/*0030*/ EXIT ; /* 0x0000000000077919 */
+/* 0x000fea0003800000 */
+.L_x_1:
+/*0040*/ BRA `(.L_x_1) ; /* 0x0000000000077919 */
+/* 0x000fc00000000000 */
+"""
+    before, loop = read_sass(text)
+    assert (before.instructions[0].opcode, before.instructions[0].line, before.instructions[0].sets_result) == ("S2R", 3, 3)
+    multiply, branch = loop.loop[0].instructions
+    # It waits for barrier 3, which the read of the special register sets, and its warp then for 2 cycles.
+    assert (multiply.waits, multiply.stall, multiply.predicate, branch.stall) == (1 << 3, 2, "P0", 5)
+
+
+def test_an_unrolled_loop_runs_less_often() -> None:
+    case = one_of("layer_norm", BLOCK=256)
+    kernel, parts = read_ir(case.lowered.ir), read_sass(case.binary.sass)
+    loops = evaluate(kernel, dict(case.lowered.scalars), case.grid, [0]).loops
+    trips = {id(loop.operation): float(loop.trips[0]) for loop in loops}
+    assert list(trips.values()) == [16, 16]
+    found = trip_counts(parts, loops, trips, case.binary.warps)
+    assert [found[id(part)] for part in parts if part.loop] == [4, 4]  # four iterations in a pass
+
+
+def test_what_a_block_needs_most_bounds_how_many_fit_a_core() -> None:
+    # 204 registers a thread are 208 x 32 = 6,656 a warp: 2 of 16,384 for each scheduler, 8 warps.
+    assert occupancy(HOPPER, warps=8, registers=204, shared=0).blocks == 1
+    found = occupancy(HOPPER, warps=1, registers=32, shared=0)
+    assert (found.blocks, found.limit) == (32, "blocks")
+    assert occupancy(HOPPER, warps=4, registers=64, shared=100_000).limit == "shared memory"
+
+
+def test_things_that_overlap_take_at_least_the_longest_and_at_most_the_sum() -> None:
+    assert combined([3.0]) == 3.0
+    assert combined([]) == 0.0
+    assert 3.0 < combined([3.0, 2.0, 1.0]) < 6.0
+
+
+def test_a_last_wave_with_few_blocks_takes_as_long_as_a_block_alone() -> None:
+    chip, _ = chip_for("h200")
+    demand = Demand(alone=1000.0, units={"matrix": 1.0}, blocks=chip.cores, resident=1, shared_s={})
+    one, _ = timed(demand, chip)
+    two, _ = timed(Demand(alone=1000.0, units={"matrix": 1.0}, blocks=chip.cores + 1, resident=1, shared_s={}), chip)
+    assert (two - chip.launch_s) / (one - chip.launch_s) == pytest.approx(2)
+
+
+def test_predictions_order_kernels_as_the_device_did() -> None:
+    chip, _ = chip_for("h200")
+    for kernel in ("matmul", "layer_norm", "attention"):
+        cases = [case for case in frozen() if case.kernel == kernel]
+        predicted = [estimate(case.lowered, case.binary, case.grid, chip).time_s for case in cases]
+        measured = [case.measured_s for case in cases]
+        assert np.argsort(predicted).tolist() == np.argsort(measured).tolist(), kernel
+        assert all(0.4 < one / other < 1.7 for one, other in zip(predicted, measured, strict=True)), kernel
+
+
+def test_what_limits_is_named() -> None:
+    chip, machine = chip_for("h200")
+    found = [configuration_of(case.lowered, case.binary, case.grid, chip) for case in frozen()]
+    limits = {(case.kernel, *case.config.values()): each.limit for case, each in zip(frozen(), found, strict=True)}
+    assert limits["matmul", 128, 256, 64, 8, 4, 3] == "spills"
+    assert limits["layer_norm", 1024, 4] == "memory"
+    fastest = with_shares([found[0]], machine)[0]
+    # 2 x 8192³ FLOP at 989.4 TFLOP/s are 1.111 ms.
+    assert fastest.share == pytest.approx(2 * 8192**3 / 989.4e12 / (fastest.time_s or 0))
+
+
+def test_a_configuration_that_needs_too_much_shared_memory_is_refused() -> None:
+    chip, _ = chip_for("h200")
+    case = one_of("matmul", **MATMUL)
+    binary = type(case.binary)(refused="out of shared memory: a block needs 262,144 B, and a core gives one 232,448 B", shared=262144)
+    found = configuration_of(case.lowered, binary, case.grid, chip)
+    assert (found.time_s, found.memory) == (None, 262144)
+
+
+def test_a_grid_is_sizes_or_a_function_of_a_configuration() -> None:
+    assert grid_of(7, {}) == (7, 1, 1)
+    assert grid_of(lambda values: (values["n"] // values["B"], 2), {"n": 64, "B": 8}) == (8, 2, 1)
+    with pytest.raises(UsageError, match="one to three whole numbers"):
+        grid_of((0, 1), {})
+
+
+def test_chips_without_what_the_model_needs_are_refused() -> None:
+    with pytest.raises(UsageError, match="NVIDIA GPUs"):
+        chip_for("v5e")
+
+
+@pytest.mark.torch
+def test_a_kernel_is_compiled_without_a_device() -> None:
+    torch, triton = pytest.importorskip("torch"), pytest.importorskip("triton")
+    import roofline as rl
+    from compiled_kernels import doubled
+
+    values = torch.empty(1 << 20, dtype=torch.bfloat16, device="meta")
+    found = rl.blocks(
+        doubled, (values, values, 1 << 20), grid=lambda config: triton.cdiv(1 << 20, config["BLOCK"]), space={"BLOCK": (256, 1024)}
+    )
+    assert {config.config["BLOCK"] for config in found.configs} == {256, 1024}
+    assert found.best.limit
