@@ -3,10 +3,12 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from roofline.analysis import analyze
 from roofline.report import Finding
+from roofline.sources.torch_trace.recording_cost import slowed_note
 from torch_writer import BACKWARD, NODE, TorchTrace, findings_on, report_on
 
 
@@ -517,6 +519,14 @@ def test_gaps_after_a_read_are_the_reads_where_the_host_would_be_ahead(tmp_path:
 def test_steps_before_the_recording_tell_what_it_took(tmp_path: Path, said: object, saved: int) -> None:
     finding = launched_late(20, tmp_path, **({"roofline_step_s": said} if said else {}))
     assert finding.saving_per_step_s == pytest.approx(saved * 1e-6, rel=0.05)
+
+
+@pytest.mark.parametrize(("said", "is_noted"), [([600e-6, 600e-6, 8], True), ([600e-6, 600e-6, 1], False), ([950e-6, 950e-6, 8], False)])
+def test_a_note_says_how_long_a_step_takes_without_the_profiler(said: list[float], is_noted: bool) -> None:
+    begins = np.arange(5) * 1_000_000  # a step of 1 ms
+    assert slowed_note(begins, (said[0], said[1], int(said[2]))) == (
+        ["the profiler slows the host: without it a step took 600 µs (8 steps before the recording)"] if is_noted else []
+    )
 
 
 @pytest.mark.parametrize(("call", "reason"), [("cudaMalloc", "sync"), ("cudaFree", "sync"), ("cudaFuncGetAttributes", "dispatch")])

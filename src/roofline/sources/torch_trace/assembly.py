@@ -32,6 +32,7 @@ from .read.arrays import distinct
 from .read.columns import NONE
 from .read.properties import device_of, rank_of, unrecorded_steps, world_size_of
 from .read.reading import Trace
+from .recording_cost import slowed_note
 from .rows import ORDERED_STEPS, PS, DeviceRows
 from .steps import steps_of
 from .trials import tried_events
@@ -129,11 +130,13 @@ class _Reader:
             devices.append(part if rank is None or len(rows) > 1 else replace(part, ordinal=rank))
         failures = [note for one in rows for note in one.failures]
         idle_devices = [IdleDevice(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
+        unrecorded = unrecorded_steps(self.trace.head)
         idle = explain(
             *(idle_devices, work, self.host, self.launches, self.names, columns.captured),
-            unrecorded=unrecorded_steps(self.trace.head),
+            unrecorded=unrecorded,
             on_cpu=self.on_cpu,
         )
+        slowed = slowed_note(self.steps.begins[1:], unrecorded)  # the first step waits for the profiler
         devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]
         compiled = compiled_steps(self.host, self.names, self.steps)
         capturing = capturing_steps(self.launches, self.names, self.steps, list(columns.captured))
@@ -148,7 +151,9 @@ class _Reader:
             devices=tuple(devices),
             instances=self.steps.instances,
             notes=tuple(
-                dict.fromkeys((*self.trace.notes, *_missing(devices), *_waiting(devices, world_size_of(self.trace.head)), *failures))
+                dict.fromkeys(
+                    (*self.trace.notes, *slowed, *_missing(devices), *_waiting(devices, world_size_of(self.trace.head)), *failures)
+                )
             ),
             annotated_ps=begun,
             compiled=compiled,

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ...units import parse
+from ...units import parse, show
 from ..idle import Gap
 from .host import Host, Launches
 from .read.arrays import Flags, Integers
@@ -44,6 +44,7 @@ AT_ONCE_NS, USUAL_NS = round(parse("2 us", "s") / _NS), round(parse("4.2 us", "s
 SLOWNESS = (0.4, 2.0)  # of a host, relative to a usual one: recording took 0.43 to 1.9 times as long as usual in these programs
 LEAST_LAUNCHES = 16  # for their lower quartile
 STEP_NS = round(parse("100 us", "s") / _NS)  # of ``profiler.step()``: 50 to 200 µs
+SLOWED = 1.1  # a recorded step over one without the profiler, of which there is a note
 LEAST_STEPS = 3  # before the recording: fewer steps may have been slow for other reasons, such as cold caches
 _LAUNCH = re.compile(r"cu(?:da)?LaunchKernel(?:Ex|ExC)?")
 TRITON = "triton_"  # the prefix of Inductor's kernels, and of the ops that launch them
@@ -142,6 +143,17 @@ def fit_recording(gaps: Sequence[Gap], begins: Sequence[int], unrecorded: tuple[
     elif estimated > max(longest, 0) and count >= LEAST_STEPS:
         for gap in late:
             gap.recording = int(gap.recording * max(longest, 0) / estimated)
+
+
+def slowed_note(begins_ns: Integers, unrecorded: tuple[float, float, int] | None) -> list[str]:
+    """A note on how long a step takes without the profiler, if that is known and steps that began at these times were slower."""
+    if unrecorded is None or len(begins_ns) < 2:
+        return []
+    _, step_s, count = unrecorded
+    recorded_s = float(begins_ns[-1] - begins_ns[0]) / (len(begins_ns) - 1) * _NS
+    if count < LEAST_STEPS or recorded_s < SLOWED * step_s:
+        return []
+    return [f"the profiler slows the host: without it a step took {show(step_s, 's', 3)} ({count} steps before the recording)"]
 
 
 def _recording_ns(cost: int, kernels: int, span: int, most: float) -> int:
