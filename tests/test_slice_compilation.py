@@ -1,5 +1,6 @@
 """Functions compiled for slices that are not here: names of slices, meshes, shardings, and the compiler's answers."""
 
+import argparse
 import json
 import platform
 import sys
@@ -10,20 +11,25 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
+from msgspec.structs import replace
 
 import roofline as rl
 import tpu_compiler
 from every import every
+from roofline.analysis.memory import out_of_memory
 from roofline.cli import main
 from roofline.cli.analyze import parser
-from roofline.cli.forms.slice_variants import Variant, variants_text
+from roofline.cli.forms import make_it_fit
+from roofline.cli.forms.slice_variants import Variant, _described, rank, variant_rows, variants_text
 from roofline.cli.options.slice_options import chips_and_meshes
 from roofline.errors import UsageError
-from roofline.jax.tpu import compiling
+from roofline.jax.tpu import _refused_kernel, changes, compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
 from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed, replicated
 from roofline.jax.tpu.slices import slice_named
 from roofline.render.tables import Paper
+from roofline.report import VariantInfo
+from roofline.workload import PeakMemory, Recording, Workload
 
 # A name, both names of the slice, its devices for JAX, and its topology for the compiler. v4 and v5p have two TensorCores a chip, which are
 # one device of a v4 or v5p and two of a v7x; a slice is named by its TensorCores where it has a number.
@@ -33,7 +39,7 @@ SLICES = (
     ("v5p-128", "v5p-128 (4x4x4, 64 chips)", 64, {"topology_name": "v5p:4x4x4"}),
     ("v4-128", "v4-128 (4x4x4, 64 chips)", 64, {"topology_name": "v4:4x4x4", "chip_config_name": "megacore"}),
     ("tpu7x-128", "v7x-128 (4x4x4, 64 chips)", 128, {"topology_name": "tpu7x:4x4x4"}),
-    ("v6e", "v6e-1 (1x1, 1 chip)", 1, {"topology_name": "v6e:1x1"}),
+    ("v6e", "v6e-1 (1x1, 1 chip)", 1, {"topology_name": "v6e:1x1", "chips_per_host_bounds": [1, 1, 1]}),
     ("2x v6e:16x16", "2x v6e-256 (16x16, 512 chips)", 512, {"topology_name": "v6e:16x16", "num_slices": 2}),
 )
 
@@ -174,6 +180,37 @@ def test_a_function_is_compiled_for_a_slice_and_the_report_is_one_device_s(
     assert sum(op.work.get("matrix/bf16") or 0 for op in found.ops) == 2 * (4096 // 4) * 1024 * 512
 
 
+LARGE_KERNEL = """
+import jax, jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
+
+def kernel(x_ref, y_ref, scratch):
+    scratch[0, :] = x_ref[0, :]
+    y_ref[...] = x_ref[...] + scratch[0, :]
+
+def double(x):
+    shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    return pl.pallas_call(kernel, out_shape=shape, scratch_shapes=[pltpu.VMEM((16384, 1024), jnp.float32)])(x)
+"""
+
+
+@pytest.mark.tpu
+def test_a_pallas_kernel_that_does_not_fit_vmem_is_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(compiling.PYTHON_VARIABLE, str(tpu_compiler.PYTHON))
+    file = tmp_path / "kernels.py"
+    file.write_text(LARGE_KERNEL)
+    words = ["analyze", f"{file}:double", "--args", "8x1024:f32", "--chip", "v5e", "--json", str(tmp_path / "report.json")]
+    assert main(words) == 3
+    report = json.loads((tmp_path / "report.json").read_text())
+    (vmem,) = (space for space in report["memory"]["spaces"] if space["space"] == "vmem")
+    assert vmem["scoped_bytes"] >= 16384 * 1024 * 4 > vmem["capacity_bytes"]
+    assert report["findings"][0]["kind"] == "out-of-memory"
+    capsys.readouterr()
+
+
 @pytest.mark.tpu
 def test_a_program_that_does_not_fit_is_an_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -205,14 +242,96 @@ def test_variants_are_ranked_by_the_chip_seconds_of_a_step() -> None:
     data = Path(__file__).parent / "data" / "tpu"
     layer = rl.analyze(data / "layer_gradient_v5e_2x2.hlo.gz", "v5e:2x2")
     gathers = rl.analyze(data / "hidden_gathers_v5e_2x2.hlo.gz", "v5e:2x2", per_step={"tokens": 1024})
-    fast = Variant(chip="v5e:2x2", mesh="fsdp=4", report=layer)
-    slow = Variant(chip="v5e:2x2", mesh="data=4", report=gathers)
-    failed = Variant(chip="v5e:2x2", mesh="data=8", reason="the mesh data=8 has 8 devices")
+    fast = _described(layer, VariantInfo(chip="v5e:2x2", mesh="fsdp=4"), False)
+    slow = _described(gathers, VariantInfo(chip="v5e:2x2", mesh="data=4"), False)
+    large = VariantInfo(chip="v5e:2x2", mesh="data=2", fits=False, needed_bytes=20e9, capacity_bytes=16e9)
+    failed = VariantInfo(chip="v5e:2x2", mesh="data=8", reason="the mesh data=8 has 8 devices")
     assert gathers.predicted is not None
     assert slow.chip_seconds == pytest.approx(4 * gathers.predicted.time_s)  # four chips of one device each
-    assert sorted((failed, slow, fast), key=lambda variant: variant.chip_seconds) == [fast, slow, failed]
-    text = variants_text([fast, slow, failed], Paper(width=160))
+    assert sorted((failed, large, slow, fast), key=rank) == [fast, slow, large, failed]
+    text = variants_text([fast, slow, large, failed], Paper(width=160))
     assert text.splitlines()[0].split()[:3] == ["slice", "mesh", "step"]
-    assert "not compiled" in text
-    assert "the mesh data=8 has 8 devices" in text
+    assert "not compiled: v5e:2x2 data=8: the mesh data=8 has 8 devices" in text
     assert "tokens" in text.splitlines()[2]
+    assert "does not fit" in text.splitlines()[3]
+    rows = variant_rows([fast, slow, large, failed])
+    assert [row["mesh"] for row in rows] == ["fsdp=4", "data=4", "data=2", "data=8"]
+    assert rows[1]["tokens_per_chip_hour"] == pytest.approx(1024 / gathers.predicted.time_s / 4 * 3600)
+    assert rows[0]["tokens_per_chip_hour"] is None
+
+
+def small_step(weights: Any, moments: Any, rate: float, batch: Any) -> Any:
+    value, gradient = jax.value_and_grad(lambda weights: jnp.sum(jnp.tanh(batch @ weights["w"])))(weights)
+    moments = jax.tree.map(lambda m, g: 0.9 * m + g, moments, gradient)
+    return jax.tree.map(lambda w, m: w - rate * m, weights, moments), moments, value
+
+
+def of_step(change: str, **jit: Any) -> changes.Flat:
+    """The step after a change, for four devices; the weights are whole, the batch is divided."""
+    mesh = AbstractMesh((4,), ("data",))
+    whole, part = (NamedSharding(mesh, PartitionSpec(*spec)) for spec in ((), ("data",)))
+    weights = {"w": jax.ShapeDtypeStruct((16, 64), jnp.float32, sharding=whole)}
+    batch = jax.ShapeDtypeStruct((8, 16), jnp.float32, sharding=part)
+    with jax.sharding.use_abstract_mesh(mesh):
+        flat = changes.flattened(jax.jit(small_step, **jit), (weights, weights, 0.1, batch), {})
+        after = changes._CHANGES[change](flat)
+        after.jitted().trace(*after.arrays)  # it is a program
+    return after
+
+
+def test_changes_of_a_step_find_its_state_and_its_batch() -> None:
+    # The arrays are the weights, their moments and the batch; the first two come back, and the value depends on the weights alone.
+    assert of_step("donate").donated == (0, 1)
+    assert of_step("donate", donate_argnums=1).donated == (0, 1)
+    assert [array.dtype.name for array in of_step("narrow").arrays] == ["float32", "bfloat16", "float32"]
+    assert [array.shape for array in of_step("half").arrays] == [(16, 64), (16, 64), (4, 16)]
+    assert specs(of_step("divide").arrays) == [(None, "data"), (None, "data"), ("data",)]
+    with pytest.raises(changes.NoEffect, match="donated already"):
+        of_step("donate", donate_argnums=(0, 1))
+
+
+def test_changes_are_tried_one_by_one_and_together_where_none_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = {"donate": 18e9, "half": 17e9, "remat": 20e9}  # before it is 20 GB
+    fitting = {("donate", "half")}
+
+    def variant(args: Any, job: Job, named: VariantInfo) -> Variant:
+        if job.mesh or not {*job.changes} & {*needed}:
+            return Variant(info=replace(named, reason="no effect"))
+        fits = job.changes in fitting
+        size = 15e9 if fits else needed[job.changes[0]]
+        return Variant(info=replace(named, fits=fits, needed_bytes=size, chip_seconds=1.0 if fits else None))
+
+    monkeypatch.setattr(make_it_fit, "variant", variant)
+    memory = PeakMemory(peak_bytes=int(20e9), method="buffer assignment")
+    refused = Recording(workload=Workload(()), format="hlo", memory=memory, mesh={"fsdp": 4, "tensor": 4})
+    found = make_it_fit.attempts(argparse.Namespace(), Job(slice=slice_named("v6e-16")), refused)
+    assert (found[0].change, found[0].fits, found[0].chip_seconds) == ("donate and half", True, 2.0)  # two steps are the whole batch
+    assert [info.needed_bytes for info in found[1:4]] == [17e9, 18e9, 20e9]
+    assert {info.mesh for info in found if info.change == "mesh"} == {"fsdp=8,tensor=2", "fsdp=2,tensor=8"}
+
+
+# What the compiler says of a kernel (libtpu 0.0.42.1).
+KERNEL = """JaxRuntimeError: RESOURCE_EXHAUSTED: E1001: CompileTimeScopedVmemOom:
+Ran out of memory in memory space vmem while allocating on stack for %matmul.1 = f32[4096,4096]{1,0:T(8,128)} custom-call(%x.1, %y.1).
+Scoped allocation with size 96.00M and limit 32.00M exceeded scoped vmem limit by 64.00M."""
+
+ALLOCATION = (
+    "JaxRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=268435456) would exceed memory (size=134217728) :: #allocation2 "
+    "[shape = 'f32[65536,1024]{1,0:T(8,128)}', space=vmem, size = 0x10000000, scoped, tag = 'scratch operand'] :: double.1"
+)
+
+
+def test_a_kernel_that_needs_too_much_vmem_is_the_first_finding() -> None:
+    kernel = _refused_kernel(KERNEL)
+    assert kernel is not None
+    assert (kernel.space, kernel.at, kernel.scoped_bytes, kernel.capacity_bytes) == ("vmem", "matmul.1", 96 * 2**20, 32 * 2**20)
+    memory = PeakMemory(peak_bytes=10**6, method="buffer assignment", spaces=(kernel,))
+    finding = out_of_memory(memory, rl.chip("v6e"))
+    assert finding is not None
+    assert (
+        finding.message == "matmul.1 needs 100.7 MB of vmem and 33.55 MB is the limit: 67.11 MB too much, so the program does not compile."
+    )
+    one = _refused_kernel(ALLOCATION)
+    assert one is not None
+    assert (one.space, one.at, one.scoped_bytes, one.capacity_bytes) == ("vmem", "double.1", 2**28, 2**27)
+    assert _refused_kernel("exceeds available HBM (15.75G)") is None

@@ -361,6 +361,28 @@ class CollectiveInfo(Row, frozen=True, kw_only=True):
     location: str = ""
 
 
+class VariantInfo(Row, frozen=True, kw_only=True):
+    """A variant of a program, compiled beside it: on another slice or mesh, or after a change; its step, and the memory of a device.
+
+    Without ``step_s`` it does not fit (``fits`` is false), or was not compiled, for the ``reason``. ``exposed_s`` is the part of the step
+    that waits for communication and copies; ``chip_seconds`` those of all chips that a step takes.
+    """
+
+    chip: str
+    mesh: str = ""
+    change: str = ""
+    fits: bool | None = None
+    step_s: Number | None = None
+    low_s: Number | None = None
+    high_s: Number | None = None
+    exposed_s: Number | None = None
+    needed_bytes: Number | None = None
+    capacity_bytes: Number | None = None
+    chip_seconds: Number | None = None
+    per_chip_hour: dict[str, Number] = field(default_factory=dict)
+    reason: str = ""
+
+
 class FoldInfo(Struct, frozen=True, kw_only=True):
     """Ops that do the same work in every layer, or many times in one scope: their ids, and a label for all of them with their number."""
 
@@ -378,7 +400,8 @@ def main_point(points: tuple[Point, ...]) -> Point | None:
 class Report(Struct, frozen=True, kw_only=True):
     """A program compared with a machine's limits; with ``changes``, its prediction after them.
 
-    With ``predicted`` its times are not measured: its schedule was played on the machine.
+    With ``predicted`` its times are not measured: its schedule was played on the machine. ``variants`` are those that were compiled with
+    it, itself among them, the best first.
     """
 
     schema: str = SCHEMA
@@ -399,6 +422,7 @@ class Report(Struct, frozen=True, kw_only=True):
     collectives: tuple[CollectiveInfo, ...] = ()
     changes: tuple[str, ...] = ()
     folds: tuple[FoldInfo, ...] = ()
+    variants: tuple[VariantInfo, ...] = ()
     summary: str = ""
 
     @property

@@ -166,6 +166,8 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("collectives", "array"): _Names.name,
     ("collectives", "location"): _Names.path,
     ("collectives", "axes"): lambda names, text: names.name(text, "axis"),
+    ("variants", "mesh"): lambda names, text: names.name(text, "axis"),
+    ("variants", "reason"): lambda names, text: "",
     ("steps", "name"): lambda names, text: names.name(text, "step"),
     ("steps", "title"): lambda names, text: "",  # made again from the name
     ("idle", "location"): _Names.path,

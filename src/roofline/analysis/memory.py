@@ -1,33 +1,74 @@
 """Memory: a program's peak memory compared with the machine's capacity."""
 
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from math import prod
+
 from msgspec.structs import replace
 
+from ..dtypes import dtype, is_dtype
 from ..machine import Machine
+from ..quantities import NOTABLE
 from ..report import Finding
-from ..workload import Fact, PeakMemory
+from ..units import percent, show
+from ..workload import Fact, LiveBuffer, Op, PeakMemory, source_line
 from .findings.evidence import Evidence
 from .findings.writing import Writer
 
 KIND = "out-of-memory"
+LISTED = 4  # arrays in a finding
+_SHAPE = re.compile(r"(?P<format>\w+)\[(?P<sizes>[\d,]*)\]")
 
 
 def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
     """The peak memory of a program, with the capacities of the machine's memories where it does not have its own."""
     if memory is None:
         return None
-    spaces = tuple(replace(space, capacity_bytes=machine.capacity(space.space)) for space in memory.spaces)
+    spaces = tuple(replace(space, capacity_bytes=space.capacity_bytes or machine.capacity(space.space)) for space in memory.spaces)
     return replace(memory, capacity_bytes=memory.capacity_bytes or machine.capacity(), spaces=spaces)
 
 
-def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None:
-    """The finding about a program that needs more main memory than the machine has."""
-    if memory is None or memory.fits or memory.capacity_bytes is None:
+def out_of_memory(memory: PeakMemory | None, machine: Machine, ops: Iterable[Op] = ()) -> Finding | None:
+    """The finding about a program that needs more main memory than there is, or a kernel of it that needs too much of a small one."""
+    if memory is None:
         return None
-    facts: dict[str, Fact | None] = {
-        "program": memory.program or "the program",
-        "machine": machine.name,
-        "needed": memory.needed_bytes,
-        "capacity": memory.capacity_bytes,
-        "excess": memory.needed_bytes - memory.capacity_bytes,
-    }
-    return Writer((machine.kind,)).finding(Evidence(kind=KIND, facts=facts))
+    program, writer = memory.program or "the program", Writer((machine.kind,))
+    for space in memory.spaces:
+        if space.capacity_bytes is not None and space.scoped_bytes > space.capacity_bytes:
+            facts = {"kernel": space.at, "space": space.space, **_sizes(space.scoped_bytes, space.capacity_bytes)}
+            return writer.finding(Evidence(kind=KIND, group="kernel", facts=facts))
+    if memory.fits or memory.capacity_bytes is None:
+        return None
+    largest = largest_arrays(memory.largest, {op.name: op.location for op in ops})
+    facts = {"program": program, "machine": machine.name, "largest": largest, **_sizes(memory.needed_bytes, memory.capacity_bytes)}
+    return writer.finding(Evidence(kind=KIND, facts=facts))
+
+
+def _sizes(needed: float, capacity: float) -> dict[str, Fact | None]:
+    return {"needed": needed, "capacity": capacity, "excess": needed - capacity}
+
+
+def largest_arrays(buffers: Iterable[LiveBuffer], locations: Mapping[str, str]) -> str:
+    """The largest arrays in words: bytes, shape, where they come from, and how much of them is padding of the layout.
+
+    >>> largest_arrays([LiveBuffer(kind="temporary", bytes=2048, name="dot.1", shape="f32[4,64]")], {"dot.1": "/me/train.py:7"})
+    '2.048 kB f32[4,64] (train.py:7, 50% padding)'
+    """
+    alike: Counter[tuple[int, str, str]] = Counter()
+    for buffer in buffers:
+        line = source_line(locations.get(buffer.name, "")) or buffer.scope or buffer.kind
+        alike[buffer.bytes, buffer.shape, line] += 1
+    return ", ".join(
+        f"{f'{count} x ' if count > 1 else ''}{show(size, 'B')} {shape} ({line}{_padding(size, shape)})"
+        for (size, shape, line), count in list(alike.items())[:LISTED]
+    )
+
+
+def _padding(size: int, shape: str) -> str:
+    """How much of an array is padding, where that is notable."""
+    match = _SHAPE.fullmatch(shape)
+    if match is None or not is_dtype(match["format"]):
+        return ""
+    whole = dtype(match["format"]).bytes(prod(int(side) for side in match["sizes"].split(",") if side))
+    return f", {percent(1 - whole / size)} padding" if size and whole < (1 - NOTABLE) * size else ""

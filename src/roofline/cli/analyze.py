@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from ..checking.op_filter import parse_filter
 from ..dtypes import dtype
 from ..errors import SourceError, UsageError, did_you_mean
 from ..grouping import KEYS, PLACES
 from ..render.op_table import COLUMNS
+from ..report import VariantInfo
 from ..sources import PROGRAM, find
 from ..sources.samples import is_sample
 from .options import (
     BROKEN,
-    NOT_KNOWN,
     Parser,
     anonymize_options,
     at_least,
@@ -34,7 +36,8 @@ from .options import (
 )
 from .options.named_values import Value, former, named_values
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
-from .options.slice_options import chips_and_meshes, names_function, record_function, slice_options
+from .options.slice_options import chips_and_meshes, function_job, names_function, record_function, slice_options
+from .output import emit
 from .reading import opened, read_options
 from .reporting import EACH_OP, columns, emit_opened, filter_text
 from .terminal import chart_options
@@ -195,20 +198,38 @@ def _function(args: argparse.Namespace) -> int:
     if len(args.path) > 1:
         raise UsageError(f"{args.path[0]}: to compile a function name one function alone")
     chips, meshes = chips_and_meshes(args)
+    found: Sequence[VariantInfo] = ()
     if len(chips) * len(meshes) == 1:
         recording, is_refused, place = record_function(args, args.path[0])
         args.chip = place.machine.name  # of several slices the name of one
-    else:
-        from .forms.slice_variants import show_variants, variants
+        if is_refused and args.make_it_fit:
+            from .forms.make_it_fit import attempts
 
-        found = variants(args, chips, meshes)
-        show_variants(found)
-        best = found[0]
+            found = attempts(args, replace(function_job(args, args.path[0]), slice=place), recording)
+    else:
+        from .forms.slice_variants import variants
+
+        ranked = variants(args, chips, meshes)
+        found, best = [variant.info for variant in ranked], ranked[0]
         if best.recording is None:
-            return NOT_KNOWN
-        recording, is_refused, args.chip = best.recording, best.is_refused, best.chip
-    emit_opened(args, opened(args, recording, chosen_corrections(args)))
+            raise UsageError(f"{args.path[0]}: compiled for none of them: {best.info.reason}")
+        recording, is_refused, args.chip = best.recording, best.is_refused, best.info.chip
+    made = opened(args, recording, chosen_corrections(args))
+    if found:
+        made = made._replace(report=replace(made.report, variants=tuple(found)))
+        _emit_variants(args, found)
+    emit_opened(args, made)
     return BROKEN if is_refused else 0
+
+
+def _emit_variants(args: argparse.Namespace, found: Sequence[VariantInfo]) -> None:
+    """Write variants above their report, and instead of its ops to tables; JSON has both."""
+    from .forms.slice_variants import variant_rows, variants_text
+
+    own = argparse.Namespace(**{**vars(args), "json": None})
+    if args.json != "-":
+        emit(own, lambda page: variants_text(found, page) + "\n", found, lambda: variant_rows(found))
+    args.csv = args.parquet = None
 
 
 def _of_program(args: argparse.Namespace) -> dict[str, Any]:

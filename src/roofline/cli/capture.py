@@ -31,7 +31,7 @@ from .options import (
     screen_options,
     throughput_options,
 )
-from .options.slice_options import COMPILATION, STEP, compilation_options, record, slice_job
+from .options.slice_options import COMPILATION, MAKE_IT_FIT, STEP, compilation_options, record, slice_job
 from .output import emit, write, write_message
 from .reading import read_options
 from .terminal import chart, chart_options
@@ -69,7 +69,7 @@ def parser() -> Parser:
         action=argparse.BooleanOptionalAction,
         help="record Python calls too, to name modules and the line in idle time (slower, larger; default: PyTorch only)",
     )
-    compilation_options(made, (STEP, *(value for value in COMPILATION if value.name != "save")))
+    compilation_options(made, (STEP, *(value for value in COMPILATION if value.name not in ("save", MAKE_IT_FIT))))
     throughput_options(made)
     read_options(made, files=False)
     machine_options(made)

@@ -36,7 +36,7 @@ from .options import (
     output_options,
     throughput_options,
 )
-from .options.slice_options import COMPILATION, compilation_options, record_function
+from .options.slice_options import COMPILATION, MAKE_IT_FIT, compilation_options, record_function
 from .output import emit, write_message
 from .reading import opened, read_options
 
@@ -67,7 +67,7 @@ def parser() -> Parser:
     function.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096]")
     function.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of arguments without one (default bf16)")
     function.add_argument("--framework", choices=FRAMEWORKS, help="framework of the function (default: the one that its module imports)")
-    compilation_options(made, COMPILATION, function)
+    compilation_options(made, [value for value in COMPILATION if value.name != MAKE_IT_FIT], function)
     throughput_options(made)
     read_options(made)
     machine_options(made)

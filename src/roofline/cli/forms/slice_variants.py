@@ -1,100 +1,133 @@
-"""`roofline analyze FUNCTION` for several slices or meshes: each is compiled and its step predicted, and the best has the report.
+"""`roofline analyze FUNCTION` for several slices or meshes, or after changes: each is compiled and its step predicted, and all are ranked.
 
 The best takes the fewest chip-seconds a step, so it makes the most of a chip's hour. Compiled programs are cached: an interrupted run
 goes on where it stopped.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from ...analysis import analyze
-from ...errors import RooflineError, UsageError
+from ...errors import RooflineError
 from ...op_parts import exposed_s
+from ...render.export import Row
 from ...render.tables import Paper, table
-from ...report import Report
+from ...report import Report, VariantInfo
 from ...units import approximate, percent, rounded, show
 from ...workload import Recording
 from ..options import chosen_corrections, chosen_price, chosen_throughput
-from ..options.slice_options import record_function
-from ..output import paper
+from ..options.slice_options import function_job, record
 
-COLUMNS = ("slice", "mesh", "step", "interval", "exposed", "peak memory", "per chip-hour", "chip-seconds")
+if TYPE_CHECKING:
+    from ...jax.tpu.compiling import Job
+
+SLICES = ("slice", "mesh", "step", "interval", "exposed", "peak memory", "per chip-hour", "chip-seconds")
+CHANGES = ("change", "step", "interval", "exposed", "peak memory", "per chip-hour", "chip-seconds")
 
 
 class Variant(Struct, frozen=True, kw_only=True):
-    """A function on one slice and mesh: its recording and report, or why there is none."""
+    """A variant with its recording, and whether the compiler refused it because it does not fit."""
 
-    chip: str
-    mesh: str
+    info: VariantInfo
     recording: Recording | None = None
-    report: Report | None = None
     is_refused: bool = False
-    reason: str = ""
-
-    @property
-    def chip_seconds(self) -> float:
-        """The seconds of all chips that a step takes; without end where it does not run."""
-        if self.report is None or self.report.predicted is None or self.is_refused:
-            return float("inf")
-        chips = self.report.predicted.devices / self.report.machine.devices_per_chip
-        return self.report.predicted.time_s * max(chips, 1.0)
 
 
 def variants(args: argparse.Namespace, chips: Sequence[str], meshes: Sequence[str]) -> list[Variant]:
     """The function of these arguments on each slice with each mesh, the best first."""
     made = []
     for chip in chips:
-        made += [_variant(args, chip, mesh) for mesh in meshes]
-    return sorted(made, key=lambda variant: variant.chip_seconds)
+        for mesh in meshes:
+            own = argparse.Namespace(**{**vars(args), "chip": chip, "mesh": [mesh] if mesh else None})
+            named = VariantInfo(chip=chip, mesh=mesh)
+            try:
+                made.append(variant(args, function_job(own, args.path[0]), named))
+            except RooflineError as error:  # of the slice or the mesh
+                made.append(Variant(info=_failed(named, error)))
+    return sorted(made, key=lambda variant: rank(variant.info))
 
 
-def _variant(args: argparse.Namespace, chip: str, mesh: str) -> Variant:
-    own = argparse.Namespace(**{**vars(args), "chip": chip, "mesh": [mesh] if mesh else None})
+def variant(args: argparse.Namespace, job: "Job", named: VariantInfo) -> Variant:
+    """A compiled function, or why it is not compiled."""
     try:
-        recording, is_refused, place = record_function(own, args.path[0])
-        report = analyze(recording, place.machine, chosen_corrections(args), per_step=chosen_throughput(args), price=chosen_price(args))
-    except UsageError as error:
-        return Variant(chip=chip, mesh=mesh, reason=str(error))
+        recording, is_refused = record(args, job)
+        corrections, per_step, price = chosen_corrections(args), chosen_throughput(args), chosen_price(args)
+        report = analyze(recording, job.slice.machine, corrections, per_step=per_step, price=price)
     except RooflineError as error:
-        return Variant(chip=chip, mesh=mesh, reason=str(error))
-    return Variant(chip=place.machine.name, mesh=mesh, recording=recording, report=report, is_refused=is_refused)
+        return Variant(info=_failed(named, error))
+    return Variant(info=_described(report, named, is_refused), recording=recording, is_refused=is_refused)
 
 
-def show_variants(found: Sequence[Variant]) -> None:
-    """Write the table of variants to standard output."""
-    sys.stdout.write(variants_text(found, paper()) + "\n\n")
+def _failed(named: VariantInfo, error: RooflineError) -> VariantInfo:
+    return VariantInfo(chip=named.chip, mesh=named.mesh, change=named.change, reason=str(error))
 
 
-def variants_text(found: Sequence[Variant], page: Paper) -> str:
-    """The variants as a table, and why some did not run."""
-    rows = [_row(variant) for variant in found]
-    reasons = [f"{variant.chip} {variant.mesh}: {variant.reason}" for variant in found if variant.reason]
-    return "\n".join([table(COLUMNS, rows, page, left=2), *map(page.paragraph, reasons)])
-
-
-def _row(variant: Variant) -> list[str]:
-    report = variant.report
-    if report is None:
-        return [variant.chip, variant.mesh, "not compiled", *[""] * 5]
-    memory = report.memory
-    needed = f"{show(memory.needed_bytes, 'B')} of {show(memory.capacity_bytes, 'B')}" if memory and memory.capacity_bytes else ""
-    predicted = report.predicted
-    if predicted is None or variant.is_refused:
-        return [variant.chip, variant.mesh, "does not fit" if variant.is_refused else "", "", "", needed, "", ""]
-    exposed = sum(exposed_s(op) for op in report.ops) / predicted.time_s
-    rates = (
-        [f"{approximate(rate.per_chip_hour)} {word}" for word, rate in report.main_point.throughput.items()] if report.main_point else []
+def _described(report: Report, named: VariantInfo, is_refused: bool) -> VariantInfo:
+    memory, predicted = report.memory, report.predicted
+    chips = max(predicted.devices / report.machine.devices_per_chip, 1.0) if predicted else 1.0
+    runs = predicted is not None and not is_refused
+    return VariantInfo(
+        chip=report.machine.name,
+        mesh=named.mesh,
+        change=named.change,
+        fits=not is_refused,
+        step_s=predicted.time_s if predicted and runs else None,
+        low_s=predicted.low_s if predicted and runs else None,
+        high_s=predicted.high_s if predicted and runs else None,
+        exposed_s=sum(exposed_s(op) for op in report.ops) if runs else None,
+        needed_bytes=memory.needed_bytes if memory else None,
+        capacity_bytes=memory.capacity_bytes if memory else None,
+        chip_seconds=predicted.time_s * chips if predicted and runs else None,
+        per_chip_hour={word: rate.per_chip_hour for word, rate in report.main_point.throughput.items()}
+        if report.main_point and runs
+        else {},
     )
+
+
+def rank(info: VariantInfo) -> list[float]:
+    """What orders variants: the chip-seconds of a step, and where there is none, the memory that is needed."""
+    return [float("inf") if amount is None else float(amount) for amount in (info.chip_seconds, info.needed_bytes)]
+
+
+def variants_text(found: Sequence[VariantInfo], page: Paper) -> str:
+    """The variants as a table, and why some were not compiled."""
+    changes = any(info.change for info in found)
+    columns = CHANGES if changes else SLICES
+    rows = [
+        [f"{info.change} {info.mesh}".rstrip(), *_figures(info)] if changes else [info.chip, info.mesh, *_figures(info)]
+        for info in found
+        if info.fits is not None
+    ]
+    reasons = [f"not compiled: {f'{info.change or info.chip} {info.mesh}'.rstrip()}: {info.reason}" for info in found if info.reason]
+    shown = [table(columns, rows, page, left=1 if changes else 2)] if rows else []
+    return "\n".join([*shown, *map(page.paragraph, reasons)])
+
+
+def _figures(info: VariantInfo) -> list[str]:
+    needed = f"{show(info.needed_bytes, 'B')} of {show(info.capacity_bytes, 'B')}" if info.needed_bytes and info.capacity_bytes else ""
+    if info.step_s is None or info.low_s is None or info.high_s is None:
+        return ["" if info.fits else "does not fit", "", "", needed, "", ""]
     return [
-        variant.chip,
-        variant.mesh,
-        show(rounded(predicted.time_s, 3), "s"),
-        f"{show(rounded(predicted.low_s, 2), 's')}-{show(rounded(predicted.high_s, 2), 's')}",
-        percent(exposed),
+        show(rounded(info.step_s, 3), "s"),
+        f"{show(rounded(info.low_s, 2), 's')}-{show(rounded(info.high_s, 2), 's')}",
+        percent((info.exposed_s or 0.0) / info.step_s),
         needed,
-        ", ".join(rates),
-        f"{variant.chip_seconds:.3g}",
+        ", ".join(f"{approximate(rate)} {word}" for word, rate in info.per_chip_hour.items()),
+        f"{info.chip_seconds:.3g}",
+    ]
+
+
+def variant_rows(found: Sequence[VariantInfo]) -> list[Row]:
+    """The variants as rows of a table."""
+    words = dict.fromkeys(word for info in found for word in info.per_chip_hour)
+    return [
+        {
+            **{name: value for name, value in asdict(info).items() if name != "per_chip_hour"},
+            **{f"{word}_per_chip_hour": info.per_chip_hour.get(word) for word in words},
+        }
+        for info in found
     ]

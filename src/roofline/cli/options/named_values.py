@@ -37,7 +37,7 @@ class Value(NamedTuple):
     @property
     def place(self) -> str:
         """Where the namespace of the arguments has it."""
-        return self.name.removesuffix("-")
+        return self.name.removesuffix("-").replace("-", "_")
 
     @property
     def is_word(self) -> bool:

@@ -47,10 +47,13 @@ def compilation_options(parser: argparse.ArgumentParser, values: Sequence[Value]
     named_values(parser, "--compile", "how to compile for a slice of TPUs", values, group)
 
 
+MAKE_IT_FIT = "make-it-fit"
+
 COMPILATION = (
     Value(
         "mesh=AXIS=SIZE,…",
-        "axes of the mesh: mesh=fsdp=4,tensor=4 (default: one axis); several meshes to rank: mesh=fsdp=16/fsdp=4,tensor=4",
+        "axes of the mesh: mesh=fsdp=4,tensor=4 (default: one axis); several meshes to rank: mesh=fsdp=16/fsdp=4,tensor=4; programs are "
+        "cached, so the same command resumes an interrupted ranking",
         several=True,
     ),
     Value(
@@ -61,6 +64,10 @@ COMPILATION = (
     ),
     Value("shard=AXIS", "axis that divides the largest dimension of the other arguments (default: replicated)"),
     Value("xla-KEY=VALUE", "option of the TPU compiler"),
+    Value(
+        MAKE_IT_FIT,
+        "if it does not fit, compile it with each change that may help, and rank them: donation, remat, bf16 state, half the batch, …",
+    ),
     Value("save=FOLDER", "keep the compiled program there, which analyze reads on any computer"),
     Value("time=TIME", "end a compilation that takes longer (default: 30 min)", partial(parse, dimension="s")),
     Value("memory=BYTES", "end one that needs more (default: nine tenths of the free memory)", partial(parse, dimension="B")),
@@ -88,12 +95,17 @@ def chips_and_meshes(args: argparse.Namespace) -> tuple[list[str], list[str]]:
     return [chip.strip() for chip in chips], ",".join(args.mesh or ("",)).split("/")
 
 
-def record_function(args: argparse.Namespace, name: str) -> "tuple[Recording, bool, Slice]":
-    """The recording of a function that is compiled for a slice, whether the compiler refused it, and the slice."""
+def function_job(args: argparse.Namespace, name: str) -> "Job":
+    """A function of this name, to be compiled for a slice."""
     from ...jax.comparison import format_name
 
     formats = [(dtype(number or "bf16"), sizes) for number, sizes in map(shape, args.args)]
-    job = replace(slice_job(args, name), function=name, args=tuple((format_name(number), sizes) for number, sizes in formats))
+    return replace(slice_job(args, name), function=name, args=tuple((format_name(number), sizes) for number, sizes in formats))
+
+
+def record_function(args: argparse.Namespace, name: str) -> "tuple[Recording, bool, Slice]":
+    """The recording of a function that is compiled for a slice, whether the compiler refused it, and the slice."""
+    job = function_job(args, name)
     return *record(args, job), job.slice
 
 

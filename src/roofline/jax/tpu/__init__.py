@@ -7,6 +7,7 @@ The compiled program is one of one device, with its schedule, layouts, memory an
 """
 
 import pickle
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ from ...hlo.price.collectives import network_of
 from ...quantities import NOTABLE
 from ...sources import programs
 from ...units import number_of, parse, percent, show
-from ...workload import PeakMemory, Recording
+from ...workload import MemorySpace, PeakMemory, Recording
 from .compiling import Bounds, Compilation, Job, Replicated, compiled, save
 from .slices import Slice
 
@@ -75,6 +76,8 @@ def record_job(
         notes = (REFUSED.format(reason=answer.refused), *notes)
         if memory is not None and (available := _available_bytes(answer.refused)) is not None:
             memory = replace(memory, capacity_bytes=available)
+        if memory is not None and (kernel := _refused_kernel(answer.refused)) is not None:
+            memory = replace(memory, spaces=(kernel, *memory.spaces))
     return replace(recording, files=(job.function,), memory=memory, mesh=dict(answer.mesh), notes=notes), bool(answer.refused)
 
 
@@ -103,9 +106,28 @@ def _replicated(whole: Replicated | None, memory: PeakMemory | None) -> tuple[st
 
 
 def _available_bytes(reason: str) -> int | None:
-    """The memory that the compiler says there is: ``exceeds available HBM (15.75G)``, where G is 2³⁰."""
-    _, found, rest = reason.partition("available HBM (")
-    number, _, _ = rest.partition(")")
-    if not found or not number or not number[:-1].replace(".", "", 1).isdigit():
+    """The memory that the compiler says there is: ``exceeds available HBM (15.75G)``."""
+    found = re.search(r"available HBM \((\S+)\)", reason)
+    return _size(found[1]) if found else None
+
+
+# What the compiler says of a kernel that needs too much of a small memory: while its stack is allocated, or one allocation is larger than all.
+_KERNELS = (
+    r"memory space (?P<space>\w+) while allocating on stack for %(?P<at>\S+).*allocation with size (?P<asked>\S+) and limit (?P<limit>\S+) exceed",
+    r"\(size=(?P<asked>\d+)\) would exceed memory \(size=(?P<limit>\d+)\).*space=(?P<space>\w+).* :: (?P<at>\S+)",
+)
+
+
+def _refused_kernel(reason: str) -> MemorySpace | None:
+    """The kernel that needs too much of a small memory, and the limit."""
+    found = next(filter(None, (re.search(pattern, reason, re.DOTALL) for pattern in _KERNELS)), None)
+    if found is None or (asked := _size(found["asked"])) is None:
         return None
-    return int(parse(f"{number[:-1]} {number[-1]}iB", "B")) if number[-1] in "KMGT" else None
+    limit = _size(found["limit"])
+    return MemorySpace(space=found["space"], peak_bytes=asked, arrays_bytes=0, scoped_bytes=asked, capacity_bytes=limit, at=found["at"])
+
+
+def _size(text: str) -> int | None:
+    """Bytes as the compiler writes them, where G is 2³⁰: ``15.75G``."""
+    found = re.fullmatch(r"([\d.]+)([KMGT]?)", text)
+    return int(parse(f"{found[1]} {found[2]}{'i' if found[2] else ''}B", "B")) if found else None

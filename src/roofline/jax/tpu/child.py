@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+from changes import NoEffect, changed, prepare  # type: ignore[import-not-found]
 from lowering import Misfit, Portable, exported, jitted, lowered_again, mesh_axes, placed, replicated, typed_mesh  # type: ignore[import-not-found]
 
 sys.path.pop(0)
@@ -34,6 +35,8 @@ def main(folder: Path) -> None:
         compile_job(job, folder, answer)
     except Misfit as misfit:
         answer["misfit"] = str(misfit)
+    except NoEffect as reason:
+        answer["without_effect"] = str(reason)
     except Exception as error:  # of the user's function, JAX or the compiler
         answer["refused" if REFUSED in str(error) else "failed"] = f"{type(error).__name__}: {error}"
         if "refused" not in answer:
@@ -82,6 +85,7 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
         axes = dict(job["mesh"])
         lowered, axes = lowered_again(Portable(*portable), topologies.make_mesh(topology, tuple(axes.values()), tuple(axes)))
         return lowered, axes
+    prepare(job["changes"])
     function = load(job["function"])
     arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
     if job["args"]:
@@ -97,6 +101,9 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
     ready = jitted(function)
     try:
         with jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else nullcontext():
+            if job["changes"]:
+                ready, arrays = changed(ready, shapes.args, shapes.kwargs, job["changes"])
+                shapes = shapes._replace(args=arrays, kwargs={})
             lowered = ready.lower(*shapes.args, **shapes.kwargs)
         if not is_for_cpu(lowered):
             return lowered, axes
@@ -107,6 +114,8 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
             raise error from None
     else:
         portable = exported(ready, *arguments)
+    if job["changes"]:
+        raise Misfit("its own shardings are of devices that are here: no change can be tried")
     answer["assumed"], answer["replicated"] = [], {}
     lowered, axes = lowered_again(portable, mesh)
     return lowered, axes

@@ -68,7 +68,8 @@ class Job(Struct, frozen=True, kw_only=True):
     ``args`` are formats and sizes of arguments, in JAX's names; without them the function is called, and returns the function to compile
     with its arguments. ``mesh`` are the axes of the mesh with their sizes, ``batch_args`` and ``shard`` say how arguments without
     shardings are divided (`lowering.placed`), ``options`` are the compiler's. ``assumed`` is what was assumed about a portable one,
-    ``replicated`` what every device has of it whole.
+    ``replicated`` what every device has of it whole. ``changes`` are made to the function first (`changes`). ``python`` is one that has
+    the compiler, where the user's environment names none.
     """
 
     slice: Slice
@@ -81,6 +82,7 @@ class Job(Struct, frozen=True, kw_only=True):
     options: Mapping[str, str] = {}
     assumed: tuple[str, ...] = ()
     replicated: Replicated | None = None
+    changes: tuple[str, ...] = ()
     python: str = ""
 
     def __post_init__(self) -> None:
@@ -104,7 +106,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     """What the process answered: what was compiled and how, or why it was not.
 
     ``refused`` is what the compiler says of a program that does not fit, ``failed`` any other error, ``misfit`` what is wrong with the
-    function, its arguments or the mesh.
+    function, its arguments or the mesh, ``without_effect`` why a change cannot be made.
     """
 
     versions: dict[str, str] = {}
@@ -121,6 +123,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     refused: str = ""
     failed: str = ""
     misfit: str = ""
+    without_effect: str = ""
 
 
 class Compilation(Struct, frozen=True):
@@ -172,6 +175,8 @@ def compiled(
     with tempfile.TemporaryDirectory(prefix="roofline-tpu-") as name:
         folder = Path(name)
         answer = _answer(job, folder, bounds, cache, fits)
+        if answer.without_effect:
+            raise UsageError(answer.without_effect)
         if answer.misfit:
             raise UsageError(f"{job.function}: {answer.misfit}")
         if answer.failed:
@@ -186,7 +191,7 @@ def compiled(
             if cache is not None:
                 _store(files, cache / answer.key)
         if answer.refused and not list(files.glob(ASSIGNED)):
-            raise SourceError(f"{job.function}: does not fit {job.slice.title}: {_first_line(answer.refused)}")
+            raise SourceError(f"{job.function}: does not fit {job.slice.title}: {' '.join(answer.refused.split())}")
         yield Compilation(files, answer, time.monotonic() - began)
 
 
@@ -223,6 +228,7 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
         "batch_args": job.batch_args,
         "shard": job.shard,
         "options": job.options,
+        "changes": job.changes,
         "cache": str(cache or ""),
     }
     (folder / "job.json").write_bytes(msgspec.json.encode(described))

@@ -12,6 +12,7 @@ from ...units import number_of
 
 _SEVERAL = re.compile(r"(?P<slices>\d{1,3})\s*x\s+(?P<slice>.+)")
 # Families whose name in the compiler differs, and options of their topologies: the two cores of a v4 are one device.
+HOST = (2, 2)  # chips of a host, which a slice must have if the compiler is not told otherwise
 _TOPOLOGIES: Mapping[str, tuple[str, Mapping[str, str]]] = {"v7x": ("tpu7x", {}), "v4": ("v4", {"chip_config_name": "megacore"})}
 
 
@@ -45,11 +46,13 @@ class Slice(Struct, frozen=True, kw_only=True):
         return f"{several}{self.family}-{cores} ({sides}, {number_of(self.chips, 'chip')})"
 
     @property
-    def topology(self) -> dict[str, str | int]:
+    def topology(self) -> dict[str, str | int | list[int]]:
         """What names it for the compiler: the arguments of `jax.experimental.topologies.get_topology_desc`."""
         name, options = _TOPOLOGIES.get(self.family, (self.family, {}))
-        several: dict[str, str | int] = {"num_slices": self.slices} if self.slices > 1 else {}
-        return {"topology_name": f"{name}:{'x'.join(map(str, self.sides))}", **options, **several}
+        several = {"num_slices": self.slices} if self.slices > 1 else {}
+        host = [min(side, of_host) for side, of_host in zip(self.sides, HOST, strict=False)]
+        smaller = {"chips_per_host_bounds": [*host, 1][:3]} if host != [*HOST] else {}
+        return {"topology_name": f"{name}:{'x'.join(map(str, self.sides))}", **options, **several, **smaller}
 
 
 def slice_named(name: str) -> Slice:

@@ -1,0 +1,64 @@
+"""`roofline analyze FUNCTION --compile make-it-fit`: a program that does not fit, compiled with each change that may make it fit."""
+
+import argparse
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from ...report import VariantInfo
+from ...workload import Recording
+from ..output import write_message
+from .slice_variants import rank, variant
+
+if TYPE_CHECKING:
+    from ...jax.tpu.compiling import Job
+
+HALF = "half"
+# A change of `jax.tpu.changes`, and what it is in the user's code.
+CHANGES: Mapping[str, str] = {
+    "donate": "donate the state (donate_argnums)",
+    "divide": "shard what every device has whole",
+    "remat": "recompute bodies of scans (jax.checkpoint)",
+    "recompute": "keep only products (jax.checkpoint of the loss)",
+    "narrow": "optimizer state in bf16",
+    HALF: "half the batch (gradient accumulation)",
+}
+
+
+def attempts(args: argparse.Namespace, job: "Job", refused: Recording) -> list[VariantInfo]:
+    """A refused program after each change, the best first; where none fits, after all that help together."""
+    before = refused.memory.needed_bytes if refused.memory else 0
+    made = {name: _attempt(args, replace(job, changes=(name,)), words) for name, words in CHANGES.items()}
+    made[HALF] = _of_whole_batch(made[HALF])
+    helping = [name for name, info in made.items() if info.needed_bytes is not None and info.needed_bytes < before]
+    tried = [*made.values()]
+    for axes in other_meshes(refused.mesh):
+        tried.append(_attempt(args, replace(job, mesh=axes), "mesh", ",".join(f"{axis}={size}" for axis, size in axes.items())))
+    if len(helping) > 1 and not any(info.fits for info in tried):
+        together = _attempt(args, replace(job, changes=tuple(helping)), " and ".join(helping))
+        tried.append(_of_whole_batch(together) if HALF in helping else together)
+    return sorted(tried, key=rank)
+
+
+def other_meshes(mesh: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    """The meshes in which one axis is twice as long, and another half as long.
+
+    >>> list(other_meshes({"fsdp": 4, "tensor": 2}))
+    [{'fsdp': 8, 'tensor': 1}, {'fsdp': 2, 'tensor': 4}]
+    """
+    for longer in mesh:
+        for shorter in mesh:
+            if longer != shorter and mesh[shorter] % 2 == 0:
+                yield {**mesh, longer: 2 * mesh[longer], shorter: mesh[shorter] // 2}
+
+
+def _of_whole_batch(info: VariantInfo) -> VariantInfo:
+    """A step of half the batch, ranked by what the whole batch takes: two of them."""
+    rates = {word: rate / 2 for word, rate in info.per_chip_hour.items()}
+    return replace(info, chip_seconds=None if info.chip_seconds is None else 2 * info.chip_seconds, per_chip_hour=rates)
+
+
+def _attempt(args: argparse.Namespace, job: "Job", words: str, mesh: str = "") -> VariantInfo:
+    write_message(f"trying: {words} {mesh}".rstrip())
+    return variant(args, job, VariantInfo(chip=job.slice.machine.name, mesh=mesh, change=words)).info
