@@ -111,9 +111,10 @@ def _available_bytes(reason: str) -> int | None:
     return _size(found[1]) if found else None
 
 
-# What the compiler says of a kernel that needs too much of a small memory: while its stack is allocated, or one allocation is larger than all.
+# What the compiler says of a kernel that needs too much of a small memory, for its stack or for one array.
 _KERNELS = (
-    r"memory space (?P<space>\w+) while allocating on stack for %(?P<at>\S+).*allocation with size (?P<asked>\S+) and limit (?P<limit>\S+) exceed",
+    r"memory space (?P<space>\w+) while allocating on stack for %(?P<at>\S+).*"
+    r"allocation with size (?P<asked>\S+) and limit (?P<limit>\S+) exceeded",
     r"\(size=(?P<asked>\d+)\) would exceed memory \(size=(?P<limit>\d+)\).*space=(?P<space>\w+).* :: (?P<at>\S+)",
 )
 
