@@ -222,6 +222,42 @@ def _tiny(capacity: int) -> Machine:
     return replace(bare, kind="gpu", capacities=(Capacity(level=HBM, bytes=capacity, provenance="user"),))
 
 
+STACK = """
+    start = f32[256] parameter(0), metadata={source_file="/me/train.py" source_line=2}
+    zero = s32[] constant(0)
+    stack = f32[64,256] custom-call(), custom_call_target="AllocateBuffer", metadata={source_file="/me/train.py" source_line=1}
+    state = (s32[], f32[64,256]) tuple(zero, stack)
+    loop = (s32[], f32[64,256]) while(state), condition=more, body=layer
+    ROOT rows = f32[64,256] get-tuple-element(loop), index=1
+"""
+ROWS = """
+more {
+  state = (s32[], f32[64,256]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  n = s32[] constant(64)
+  ROOT is_less = pred[] compare(i, n), direction=LT
+}
+layer {
+  state = (s32[], f32[64,256]) parameter(0)
+  i = s32[] get-tuple-element(state), index=0
+  all = f32[64,256] get-tuple-element(state), index=1
+  one = f32[1,256] constant({...})
+  zero = s32[] constant(0)
+  next = f32[64,256] dynamic-update-slice(all, one, i, zero), metadata={source_file="/me/model.py" source_line=7}
+  more = s32[] constant(1)
+  j = s32[] add(i, more)
+  ROOT after = (s32[], f32[64,256]) tuple(j, next)
+}
+"""
+
+
+def test_the_largest_arrays_have_the_lines_that_fill_them() -> None:
+    # The stack is allocated before the loop, whose body writes a row of it in each trip.
+    found = peak(STACK, others=ROWS)
+    assert {one.name: one.location for one in found.largest}["stack"] == "/me/model.py:7"
+    assert "/me/train.py:2" in {one.location for one in found.largest}
+
+
 def test_a_program_that_does_not_fit_is_the_first_thing_said(tmp_path: Path) -> None:
     file = tmp_path / "chain.hlo"
     file.write_text(f"HloModule m, is_scheduled=true\nENTRY main {{{CHAIN}}}")
@@ -230,7 +266,10 @@ def test_a_program_that_does_not_fit_is_the_first_thing_said(tmp_path: Path) -> 
     assert (roomy.memory.peak_bytes, roomy.memory.capacity_bytes) == (3 * KB, 1_000_000)
     assert "out-of-memory" not in {finding.kind for finding in roomy.findings}
     assert tight.findings[0].kind == "out-of-memory"
-    assert tight.findings[0].message == "m needs 3.072 kB of memory and tiny has 3 kB: 72 B too much."
+    assert tight.findings[0].message == (
+        "m needs 3.072 kB of memory and tiny has 3 kB: 72 B too much. The largest arrays: 1.024 kB f32[256] (second), 1.024 kB f32[256] "
+        "(output d), 1.024 kB f32[256] (argument x)."
+    )
     # After the sentence.
     assert report_text(tight).splitlines()[4].strip().startswith("m needs 3.072 kB of memory and tiny has 3 kB")
     assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight, details=True)

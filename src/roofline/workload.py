@@ -360,7 +360,7 @@ NO_COVERAGE = Coverage()
 
 
 class LiveBuffer(Struct, frozen=True, kw_only=True):
-    """An array in memory: the instruction that makes it, that instruction's scope, its shape and bytes.
+    """An array in memory: the instruction that makes it, that instruction's scope and source line, its shape and bytes.
 
     ``kind`` is ``argument``, ``output``, ``constant`` or ``temporary``; ``unused`` is memory between them that no array fits in.
     """
@@ -370,6 +370,7 @@ class LiveBuffer(Struct, frozen=True, kw_only=True):
     name: str = ""
     scope: str = ""
     shape: str = ""
+    location: str = ""
 
 
 class LiveScope(Struct, frozen=True, kw_only=True):

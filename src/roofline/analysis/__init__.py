@@ -180,7 +180,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     found = findings(
         recording, placed, op_times, made, machine, corrections, wall, calibration or calibration_for(lowered), [slow] if slow else []
     )
-    if (too_much := out_of_memory(memory, machine, recording.workload.ops)) is not None:
+    if (too_much := out_of_memory(memory, machine)) is not None:
         found = (too_much, *found)
     return Report(
         input=_input(recording, devices, placed),

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from math import prod
 
 from msgspec.structs import replace
@@ -12,7 +12,7 @@ from ..machine import Machine
 from ..quantities import NOTABLE
 from ..report import Finding
 from ..units import percent, show
-from ..workload import Fact, LiveBuffer, Op, PeakMemory, source_line
+from ..workload import Fact, LiveBuffer, PeakMemory, source_line
 from .findings.evidence import Evidence
 from .findings.writing import Writer
 
@@ -29,7 +29,7 @@ def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | N
     return replace(memory, capacity_bytes=memory.capacity_bytes or machine.capacity(), spaces=spaces)
 
 
-def out_of_memory(memory: PeakMemory | None, machine: Machine, ops: Iterable[Op] = ()) -> Finding | None:
+def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None:
     """The finding about a program that needs more main memory than there is, or a kernel of it that needs too much of a small one."""
     if memory is None:
         return None
@@ -40,7 +40,7 @@ def out_of_memory(memory: PeakMemory | None, machine: Machine, ops: Iterable[Op]
             return writer.finding(Evidence(kind=KIND, group="kernel", facts=facts))
     if memory.fits or memory.capacity_bytes is None:
         return None
-    largest = largest_arrays(memory.largest, {op.name: op.location for op in ops})
+    largest = largest_arrays(memory.largest)
     facts = {"program": program, "machine": machine.name, "largest": largest, **_sizes(memory.needed_bytes, memory.capacity_bytes)}
     return writer.finding(Evidence(kind=KIND, facts=facts))
 
@@ -49,15 +49,15 @@ def _sizes(needed: float, capacity: float) -> dict[str, Fact | None]:
     return {"needed": needed, "capacity": capacity, "excess": needed - capacity}
 
 
-def largest_arrays(buffers: Iterable[LiveBuffer], locations: Mapping[str, str]) -> str:
+def largest_arrays(buffers: Iterable[LiveBuffer]) -> str:
     """The largest arrays in words: bytes, shape, where they come from, and how much of them is padding of the layout.
 
-    >>> largest_arrays([LiveBuffer(kind="temporary", bytes=2048, name="dot.1", shape="f32[4,64]")], {"dot.1": "/me/train.py:7"})
+    >>> largest_arrays([LiveBuffer(kind="temporary", bytes=2048, name="dot.1", shape="f32[4,64]", location="/me/train.py:7")])
     '2.048 kB f32[4,64] (train.py:7, 50% padding)'
     """
     alike: Counter[tuple[int, str, str]] = Counter()
     for buffer in buffers:
-        line = source_line(locations.get(buffer.name, "")) or buffer.scope or buffer.kind
+        line = source_line(buffer.location) or buffer.scope or f"{buffer.kind} {buffer.name}"
         alike[buffer.bytes, buffer.shape, line] += 1
     return ", ".join(
         f"{f'{count} x ' if count > 1 else ''}{show(size, 'B')} {shape} ({line}{_padding(size, shape)})"

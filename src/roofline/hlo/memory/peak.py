@@ -147,5 +147,5 @@ def _memory(
         constants=constants,
         temporaries=temporaries,
         at_peak=tuple(sorted(rows, key=lambda row: (-row.bytes, row.kind, row.scope))),
-        largest=largest_buffers(every),
+        largest=largest_buffers(module, every),
     )

@@ -44,5 +44,5 @@ def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Se
         arrays_bytes=arrays,
         scoped_bytes=peak.scoped,
         at=peak.at.name if peak.at is not None else "",
-        largest=largest_buffers(buffers),
+        largest=largest_buffers(module, buffers),
     )
