@@ -119,7 +119,7 @@ def test_a_baseline_never_replaces_an_input(file: str, capsys: pytest.CaptureFix
 def test_a_function_is_checked_by_the_shapes_of_its_arguments(layer: str, capsys: pytest.CaptureFixture[str]) -> None:
     # 2 · 64 · 128 · 256 FLOP
     assert main(["check", f"{layer}:product", *SHAPES, "--require", "flops = 4194304 FLOP", "--baseline", "b.json", "--update"]) == 0
-    assert main(["check", f"{layer}:Layer.product", *SHAPES, "--require", "flops == baseline", "--baseline", "b.json"]) == 0
+    assert main(["check", f"{layer}.py:Layer.product", *SHAPES, "--require", "flops == baseline", "--baseline", "b.json"]) == 0
     assert main(["check", f"{layer}:twice", *SHAPES, "--require", "hbm of mlp* == baseline", "--baseline", "b.json"]) == 2
     assert "the baseline b.json has no 'hbm of mlp*'; write it again with --update" in capsys.readouterr().err
     assert main(["check", f"{layer}:twice", *SHAPES, "--require", "matrix/bf16 <= 1.2x baseline", "--baseline", "b.json"]) == 3
@@ -131,6 +131,8 @@ def test_wrong_functions_and_arguments_are_one_line(layer: str, capsys: pytest.C
     for words, said in [
         ([f"{layer}:prodct"], "no 'prodct' in layer"),
         ([f"{layer}:Layer.prodct"], "no 'prodct' in Layer; did you mean 'product'?"),
+        ([f"{layer}.py:prodct"], "no 'prodct' in layer"),
+        (["nowhere.py:product"], "there is no file nowhere.py"),
         (["nowhere:product"], "cannot be loaded: No module named 'nowhere'"),
         ([f"{layer}:product", "--args", "64x128"], "missing 1 required positional argument"),
         ([f"{layer}:product", "--args", "64x128", "3x5"], "dot_general"),

@@ -26,13 +26,16 @@ def shape(text: str) -> Shape:
 
 
 def load_function(command: str, name: str) -> Callable[..., Any]:
-    """The function that MODULE:FUNCTION or MODULE:CLASS.FUNCTION names, from the current folder or the installed packages."""
-    module, colon, function = name.partition(":")
+    """The function that MODULE:FUNCTION, MODULE:CLASS.FUNCTION or FILE.py:FUNCTION names; a module may be in the current folder."""
+    module, colon, function = name.rpartition(":")
     if not colon:
         raise UsageError(f"{command}: {name!r} is not a function name; write MODULE:FUNCTION")
-    sys.path.insert(0, str(Path.cwd()))
+    file = Path(module) if module.endswith(".py") else None
+    if file is not None and not file.is_file():
+        raise UsageError(f"{command}: {name!r}: there is no file {module}")
+    sys.path.insert(0, str(file.resolve().parent if file else Path.cwd()))
     try:
-        found: Any = importlib.import_module(module)
+        found: Any = importlib.import_module(file.stem if file else module)
     except Exception as error:  # whatever the user's module raises
         message = (str(error).splitlines() or [""])[0] or type(error).__name__
         raise UsageError(f"{command}: {name!r} cannot be loaded: {message}") from None
