@@ -5,11 +5,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 import roofline as rl
+from roofline.analysis.played.times import replayed
+from roofline.cost import NOTHING
+from roofline.operation import Compiled
 from roofline.report import Report
 from roofline.schedule import Loop, Schedule, Turn, executions
 from roofline.timeline import CORE, DMA, HOST, Load, Played, Stretch, play
+from roofline.workload import Op, Recording, Workload
 
 DATA = Path(__file__).parent / "data" / "tpu"
 PROGRAMS = sorted(path.stem for path in DATA.glob("*.json"))
@@ -153,3 +158,23 @@ def test_a_loop_of_eight_layers_hides_one_of_its_two_gathers() -> None:
 
 def test_a_program_is_not_played_on_a_chip_of_another_kind() -> None:
     assert report("layer_v5e_2x2", "h100").predicted is None
+
+
+def test_a_schedule_is_played_again_with_the_times_of_changed_ops() -> None:
+    # 10 s of core hide a copy of 5; in 2 s of core 3 are exposed, and a kernel that a change adds comes on top.
+    beside, alone = (
+        Op(name=name, cost=NOTHING, compiled=Compiled(beside=is_beside)) for name, is_beside in (("copy", True), ("product", False))
+    )
+    schedule, loads = Schedule("toy", (starts(0), runs(1), awaits(0))), [copy(5), Load(seconds=10)]
+    before = Recording(workload=Workload((replace(beside, time_s=10.0), replace(alone, time_s=10.0))), format="hlo", schedules=(schedule,))
+    added = replace(alone, name="cast", time_s=0.5, self_time_s=0.5)
+    after = replayed(before, replace(before, workload=Workload((before.workload.ops[0], replace(alone, time_s=2.0), added))), loads)
+    assert [op.self_time_s for op in after.workload] == [3, 2, 0.5]
+    assert after.steps[0].time_s == 5.5
+
+
+def test_what_if_sums_to_the_step_too() -> None:
+    for change in ("chip v6e", "dtype int8-weights"):
+        report = rl.what_if(DATA / "hidden_gathers_v5e_2x2.hlo.gz", change, "v5e:2x2")
+        assert report.main_point is not None
+        assert report.main_point.time_s == pytest.approx(sum(op.self_time_s or 0.0 for op in report.ops), abs=1e-6)

@@ -1,9 +1,11 @@
 """Functions compiled for slices that are not here: names of slices, meshes, shardings, and the compiler's answers."""
 
 import argparse
+import gzip
 import json
 import platform
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from jax.sharding import AbstractMesh, NamedSharding, PartitionSpec
 from msgspec.structs import replace
 
 import roofline as rl
+import roofline.jax.tpu
 import tpu_compiler
 from every import every
 from roofline.analysis.memory import out_of_memory
@@ -134,6 +137,20 @@ def test_elsewhere_one_line_says_why_nothing_is_compiled(monkeypatch: pytest.Mon
 def test_options_of_functions_are_refused_for_files(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "program.hlo", *words]) == 2
     assert "is for a function that is compiled for a slice" in capsys.readouterr().err
+
+
+def test_options_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = gzip.decompress((Path(__file__).parent / "data" / "tpu" / "exchanges" / "halo.hlo.pb.gz").read_bytes())
+    other = gzip.decompress((Path(__file__).parent / "data" / "tpu" / "exchanges" / "healthy.hlo.pb.gz").read_bytes())
+    for folder, data in (("made", program), ("same", program), ("other", other)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "module_0000.jit_f.after_codegen.hlo.pb").write_bytes(data)
+    job = Job(slice=slice_named("v5e:2x2"), function="f", options={"xla_a": "true"})
+    for plain, is_told in (("same", True), ("other", False), ("missing", False), ("", False)):
+        made = compiling.Compilation(tmp_path / "made", compiling.Answer(plain_key=plain), 1.0)
+        monkeypatch.setattr(roofline.jax.tpu, "compiled", lambda job, made=made, **how: nullcontext(made))
+        recording, _ = roofline.jax.tpu.record_job(job, cache=tmp_path)
+        assert ("the compiler options xla_a=true change nothing: the program is the same without them" in recording.notes) is is_told
 
 
 STEP = """

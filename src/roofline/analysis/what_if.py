@@ -30,7 +30,7 @@ from .expected_times import predict_op
 from .findings.writing import listed
 from .memory import out_of_memory
 from .placed_ops import PlacedOps
-from .played.times import with_played_times
+from .played.times import loads_of, replayed, with_played_times
 
 BF16, FP8 = "dtype bf16", "dtype fp8"
 WIDE = ("fp32", "fp64", "bf16x3", "bf16x6")  # formats of products on a matrix unit that take several times as long as bf16
@@ -154,7 +154,7 @@ def timed(recording: Recording, machine: Machine) -> Recording:
         floor_s = PlacedOps(recording.workload.ops, machine, IDEAL).floor_s
         played = with_played_times(recording, machine, predictions(recording, machine, calibration), floor_s)
         if played.predicted is not None:
-            return replace(played, predicted=None, schedules=())
+            return replace(played, predicted=None)
     ops = recording.workload.ops
     expected = [predict_op(op, machine, calibration) for op in ops]
     after = Workload(tuple(replace(op, time_s=found.time_s if found else 0.0) for op, found in zip(ops, expected, strict=True)))
@@ -165,7 +165,8 @@ def timed(recording: Recording, machine: Machine) -> Recording:
 
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     done = outcome(state, before)
-    report = assemble(replace(done.after, kernels=(), memory=state.memory), state.after_machine)
+    after = _replayed(before, done.after, state) if before.schedules else done.after
+    report = assemble(replace(after, kernels=(), memory=state.memory), state.after_machine)
     old = assemble(replace(before, kernels=()), state.machine)
     was = {op.id: op for op in old.ops}
     ops = tuple(_op(op, was.get(op.id), done.changed.get(op.id)) for op in report.ops)
@@ -183,6 +184,13 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     )
     host_notes = _host_note(found, done.uncertainty.launched, state.no_idle)
     return replace(found, summary=_summary(found), input=replace(found.input, notes=(*host_notes, *found.input.notes)))
+
+
+def _replayed(before: Recording, after: Recording, state: State) -> Recording:
+    """A program after changes whose schedule was played: what was hidden may be exposed now, and the other way round."""
+    ops = before.workload.ops
+    floor_s = PlacedOps(ops, state.machine, IDEAL).floor_s
+    return replayed(before, after, loads_of(ops, predictions(before, state.machine, state.calibration), floor_s))
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:

@@ -28,18 +28,12 @@ def with_played_times(recording: Recording, machine: Machine, predicted: Mapping
     ops = recording.workload.ops
     if not recording.schedules or not predicted or machine.kind != "tpu" or any(op.time_s is not None for op in ops):
         return recording
-    runs = [_played(recording.schedules, ops, predicted, floor_s, bound) for bound in ("time_s", "low_s", "high_s")]
+    runs = [_played(recording.schedules, loads_of(ops, predicted, floor_s, bound)) for bound in ("time_s", "low_s", "high_s")]
     middle, low, high = runs
+    timed = _with_times(recording, middle)
     total = sum(played.time_s for played in middle)
-    timed = tuple(_timed(op, number, middle) for number, op in enumerate(ops))
-    coverage = Coverage(wall_s=total, busy_s=total, attributed_s=total, priced_s=_priced_s(timed), run_s=total)
-    step = Step(key=STEP, time_s=total, slowest_s=total, span_s=total, busy_s=total, device_seconds=total)
     return replace(
-        recording,
-        workload=Workload(timed),
-        coverage=coverage,
-        steps=(step,),
-        timeline=lane_of(middle, STEP),
+        timed,
         predicted=PredictedTime(
             time_s=total,
             low_s=min(sum(played.time_s for played in low), total),
@@ -52,11 +46,44 @@ def with_played_times(recording: Recording, machine: Machine, predicted: Mapping
     )
 
 
-def _played(
-    schedules: Sequence[Schedule], ops: Sequence[Op], predicted: Mapping[int, Prediction], floor_s: Sequence[float], bound: str
-) -> list[Played]:
-    loads = [load_of(op, predicted.get(number), floor_s[number], bound) for number, op in enumerate(ops)]
+def replayed(before: Recording, after: Recording, loads: Sequence[Load]) -> Recording:
+    """A played recording after changes of its ops' times: played again with the ``loads`` that its ops had, as many times as long.
+
+    Ops that were added come after the rest, on the core.
+    """
+    pairs = zip(before.workload.ops, after.workload.ops, loads, strict=False)
+    scaled = [_times(load, (new.time_s or 0.0) / old.time_s if old.time_s else 1.0) for old, new, load in pairs]
+    return _with_times(after, _played(before.schedules, scaled), added=len(after.workload) - len(loads))
+
+
+def _times(load: Load, times: float) -> Load:
+    """A load that takes so many times as long."""
+    seconds, memory_s, latency_s = (times * part for part in (load.seconds, load.memory_s, load.latency_s))
+    return replace(load, seconds=seconds, memory_s=memory_s, latency_s=latency_s)
+
+
+def _with_times(recording: Recording, played: Sequence[Played], added: int = 0) -> Recording:
+    """A recording with the times of its played schedules; its last ops are ``added`` to these, and have times of their own."""
+    ops = recording.workload.ops
+    first = len(ops) - added
+    timed = (*(_timed(op, number, played) for number, op in enumerate(ops[:first])), *ops[first:])
+    total = sum(one.time_s for one in played) + sum(op.time_s or 0.0 for op in ops[first:])
+    return replace(
+        recording,
+        workload=Workload(timed),
+        coverage=Coverage(wall_s=total, busy_s=total, attributed_s=total, priced_s=_priced_s(timed), run_s=total),
+        steps=(Step(key=STEP, time_s=total, slowest_s=total, span_s=total, busy_s=total, device_seconds=total),),
+        timeline=lane_of(played, STEP),
+    )
+
+
+def _played(schedules: Sequence[Schedule], loads: Sequence[Load]) -> list[Played]:
     return [play(schedule, loads) for schedule in schedules]
+
+
+def loads_of(ops: Sequence[Op], predicted: Mapping[int, Prediction], floor_s: Sequence[float], bound: str = "time_s") -> list[Load]:
+    """What one execution of each op takes of the machine."""
+    return [load_of(op, predicted.get(number), floor_s[number], bound) for number, op in enumerate(ops)]
 
 
 def load_of(op: Op, prediction: Prediction | None, floor_s: float, bound: str = "time_s") -> Load:

@@ -25,6 +25,7 @@ from .slices import Slice
 
 COMPILED = "compiled by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, in {seconds}, not run: figures are of one device"
 CACHED = "compiled before by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, not run: figures are of one device"
+UNCHANGED = "the compiler options {options} change nothing: the program is the same without them"
 REFUSED = "the compiler refused it, so this is the program before code generation: {reason}"
 
 
@@ -64,13 +65,27 @@ def record_job(
 
     The program's files are ``saved`` in a folder.
     """
+
+    def priced(folder: Path) -> Recording:
+        return programs.read(folder, job.slice.machine, network=lambda machine: network_of(machine, link), trips=trips)
+
     with compiled(job, bounds=bounds, cache=cache, fits=fits) as made:
         if saved is not None:
             save(made.folder, saved)
-        recording = programs.read(made.folder, job.slice.machine, network=lambda machine: network_of(machine, link), trips=trips)
+        recording = priced(made.folder)
     answer = made.answer
+    plain = cache / answer.plain_key if cache is not None and answer.plain_key else None
+    is_same = plain is not None and plain.is_dir() and _is_same(recording, priced(plain))
+    unchanged = (UNCHANGED.format(options=", ".join(f"{name}={value}" for name, value in job.options.items())),) if is_same else ()
     whole = job.replicated or answer.replicated
-    notes = (_described(made, job.slice), *job.assumed, *answer.assumed, *_replicated(whole, recording.memory), *recording.notes)
+    notes = (
+        _described(made, job.slice),
+        *unchanged,
+        *job.assumed,
+        *answer.assumed,
+        *_replicated(whole, recording.memory),
+        *recording.notes,
+    )
     memory = recording.memory
     if answer.refused:
         notes = (REFUSED.format(reason=answer.refused), *notes)
@@ -79,6 +94,12 @@ def record_job(
         if memory is not None and (kernel := _refused_kernel(answer.refused)) is not None:
             memory = replace(memory, spaces=(kernel, *memory.spaces))
     return replace(recording, files=(job.function,), memory=memory, mesh=dict(answer.mesh), notes=notes), bool(answer.refused)
+
+
+def _is_same(recording: Recording, other: Recording) -> bool:
+    """Whether two programs run the same ops in the same order."""
+    ops, others = ([(op.name, op.cost, op.count, op.compiled) for op in one.workload.ops] for one in (recording, other))
+    return ops == others and recording.schedules == other.schedules
 
 
 def _described(made: Compilation, place: Slice) -> str:

@@ -59,8 +59,8 @@ def compile_job(job: dict[str, Any], folder: Path, answer: dict[str, Any]) -> No
     answer["mesh"], answer["lowering_s"] = axes, time.monotonic() - began
     options = {name: typed(value) for name, value in job["options"].items()}
     text = lowered.as_text(debug_info=True)
-    facts = [answer["versions"], job["topology"], axes, sorted(options.items()), os.environ.get("LIBTPU_INIT_ARGS", "")]
-    answer["key"] = sha256("\0".join([text, *map(repr, facts)]).encode()).hexdigest()
+    answer["key"] = key_of(text, answer, job, axes, options)
+    answer["plain_key"] = key_of(text, answer, job, axes, {}) if options else ""
     if job["cache"] and Path(job["cache"], answer["key"], "answer.json").is_file():
         answer["cached"] = True
         return
@@ -73,6 +73,12 @@ def compile_job(job: dict[str, Any], folder: Path, answer: dict[str, Any]) -> No
         raise Misfit("it was compiled for the CPU, not for the TPU: a mesh or a sharding in it is of devices here")
     memory = compiled.memory_analysis()
     answer["memory"] = {name: getattr(memory, name) for name in sorted(dir(memory)) if name.endswith("_in_bytes")}
+
+
+def key_of(text: str, answer: dict[str, Any], job: dict[str, Any], axes: dict[str, int], options: dict[str, Any]) -> str:
+    """The key of a program that is compiled with these options."""
+    facts = [answer["versions"], job["topology"], axes, sorted(options.items()), os.environ.get("LIBTPU_INIT_ARGS", "")]
+    return sha256("\0".join([text, *map(repr, facts)]).encode()).hexdigest()
 
 
 def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> tuple[Any, dict[str, int]]:

@@ -105,8 +105,9 @@ class Bounds(Struct, frozen=True):
 class Answer(Struct, frozen=True, kw_only=True):
     """What the process answered: what was compiled and how, or why it was not.
 
-    ``refused`` is what the compiler says of a program that does not fit, ``failed`` any other error, ``misfit`` what is wrong with the
-    function, its arguments or the mesh, ``without_effect`` why a change cannot be made.
+    ``plain_key`` is the key of the same program without compiler options, where it has any. ``refused`` is what the compiler says of a
+    program that does not fit, ``failed`` any other error, ``misfit`` what is wrong with the function, its arguments or the mesh,
+    ``without_effect`` why a change cannot be made.
     """
 
     versions: dict[str, str] = {}
@@ -116,6 +117,7 @@ class Answer(Struct, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
     replicated: Replicated | None = None
     key: str = ""
+    plain_key: str = ""
     cached: bool = False
     lowering_s: float = 0.0
     compile_s: float | None = None
