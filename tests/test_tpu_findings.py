@@ -69,6 +69,14 @@ def test_an_array_that_is_prefetched_twice_is_no_work_done_twice(space: str, kin
     assert _avoidable(PREFETCHED.replace("SPACE", space)) == kinds
 
 
+OFFLOADED = program_text("tpu_findings/offloaded.hlo")
+
+
+def test_an_offloaded_stack_that_comes_back_to_change_its_layout_is_told_with_both_copies() -> None:
+    told = {"layout-copies"}
+    assert _avoidable(OFFLOADED) == {"copy-start": told, "copy": told, "copy-start.1": told}
+
+
 def _copied(entry: str) -> str:
     return f"""HloModule jit_f, is_scheduled=true
 

@@ -205,6 +205,9 @@ class Exchange(Struct, frozen=True, gc=False):
 Params = Sizes | Axes | Exchange | Part | Rows | Padding | Pooling | Windows | int | float | None
 
 
+HOST = 5  # the memory of the host, as XLA numbers memories
+
+
 class Array(Struct, frozen=True, gc=False):
     """One array. ``strides`` are in elements, ``None`` if the source does not say; it is ``sure`` unless its maker was matched by size.
 

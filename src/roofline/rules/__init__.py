@@ -16,6 +16,7 @@ from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.channels import channels_first
 from .layout_copies.gathered_blocks import gathered_blocks
 from .layout_copies.norms import undone_copies
+from .layout_copies.offloaded_stacks import offloaded_stacks
 from .layout_copies.reordered import reordered_elements
 from .layout_copies.reordered_rows import reordered_rows
 from .layout_copies.selected_updates import selected_updates
@@ -95,6 +96,7 @@ RULES: tuple[Rule, ...] = (
     stored_masks,
     written_products,
     gathered_blocks,
+    offloaded_stacks,
     undone_copies,
     channels_first,
     sorted_parts,
