@@ -5,21 +5,27 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from msgspec import to_builtins
+
 from ..analysis import analyze
 from ..analysis.budgets import check, read_conditions
 from ..analysis.throughput import with_throughput
 from ..checking import Check
 from ..checking.baselines import baseline_of
+from ..comparison.promises import Kept, promises_kept
 from ..dtypes import dtype
 from ..errors import UsageError
 from ..integrations.functions import FRAMEWORKS, report_of_shapes
 from ..machines.detection import DEFAULT_CHIP
 from ..render.budgets import check_text, checks_text
+from ..render.comparison import promises_text
 from ..render.export import Row
+from ..render.tables import Paper
 from ..report import Report
 from ..sources.baseline_json import write_baseline
 from ..sources.budget_toml import read_budget
 from ..sources.remote import is_remote
+from ..sources.report_json import stored_report
 from ..sources.samples import is_sample
 from .functions import load_function, shape
 from .options import (
@@ -89,8 +95,20 @@ def run(words: Sequence[str]) -> int:
             raise UsageError(f"condition {needing[0]!r} needs the baseline {file}, which does not exist; write it with --update")
         file = None
     found = check(report, texts, baseline=file, on_chip=on_chip)
-    emit(args, lambda page: checks_text(found.checks), found, lambda: [_row(one) for one in found.checks])
+    promises = _promises(report, file)
+
+    def text(page: Paper) -> str:
+        return "\n\n".join(filter(None, [checks_text(found.checks), promises_text(promises)]))
+
+    value = found if promises is None else {**to_builtins(found), "promises": promises}
+    emit(args, text, value, lambda: [_row(one) for one in found.checks])
     return BROKEN if found.broken else NOT_KNOWN if found.not_known else 0
+
+
+def _promises(report: Report, file: str | None) -> Kept | None:
+    """What the findings of an earlier report promised, where the baseline is one, and what arrived."""
+    earlier = stored_report(file) if file else None
+    return promises_kept(earlier, report, (file or "", ", ".join(report.input.files))) if earlier else None
 
 
 def _row(one: Check) -> Row:

@@ -13,9 +13,10 @@ import msgspec
 from ..analysis.budgets import check_change, read_conditions
 from ..checking import Check
 from ..comparison import compare, median_run
+from ..comparison.promises import Kept, promise_line
 from ..comparison.runs import Trend, headline_of, trend
 from ..comparison.values import Delta
-from ..errors import MachineError, SourceError, UsageError
+from ..errors import MachineError, OutputError, SourceError, UsageError
 from ..machine import Machine
 from ..machines.catalogue import catalogue_card
 from ..render.budgets import checks_text
@@ -83,6 +84,9 @@ def parser() -> Parser:
     program_options(made)
     machine_options(made)
     output_options(made, page=True)
+    made.add_argument(
+        "--record", metavar="FILE", help="add what findings promised and what arrived to FILE, for roofline validate --promises"
+    )
     made.add_argument("--markdown", metavar="FILE", help="write the comment for a pull request as Markdown; - is standard output")
     return made
 
@@ -139,8 +143,11 @@ def _emit_change(
     first, last = (of[place] for of, place in zip(names, places, strict=True))
     found = compare(versions[0], versions[1], (first, last))
 
+    if args.record:
+        _record(args.record, found.promises)
+
     def comment() -> str:
-        return change_comment(found.changes, checks, found.notes)
+        return change_comment(found.changes, checks, found.notes, found.promises)
 
     if args.output and is_page(args.output):
         from ..render.page.large_reports import left_out
@@ -167,6 +174,19 @@ def _emit_change(
 
     value = comparison_with_checks(found, checks) if args.json else found
     emit(args, text, value, lambda: [_row(delta) for delta in found.deltas])
+
+
+def _record(file: str, promises: Kept | None) -> None:
+    """Add a pair to a file of promises."""
+    if promises is None:
+        raise UsageError(
+            f"compare: --record {file}: these reports have no measured times of the same kind, so no promise was kept or broken"
+        )
+    try:
+        with open(file, "ab") as lines:
+            lines.write(promise_line(promises))
+    except OSError as error:
+        raise OutputError(f"{file}: {error.strerror}") from None
 
 
 def _emit_trend(args: argparse.Namespace, found: Trend, checks: tuple[Check, ...]) -> None:

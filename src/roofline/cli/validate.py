@@ -2,12 +2,16 @@
 
 import argparse
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..analysis.validation import validate_report
 from ..analysis.validation.acceptance import Validation
+from ..comparison.promises import Kept, read_promises, summed_promises
 from ..errors import UsageError
+from ..render.comparison import promise_sum_text
 from ..render.export import Row
 from ..render.validation import validation_text
+from ..sources.files import all_of
 from .functions import load_function, shape
 from .options import Parser, chosen_machine, machine_options, names_machine, output_options
 from .output import emit
@@ -27,7 +31,10 @@ def parser() -> Parser:
         "  roofline validate report.json\n"
         "  roofline validate mymodule:layer --args 512x4096 4096x4096",
     )
-    made.add_argument("path", nargs="+", metavar="PATH|MODULE:FUNCTION", help="profile, report or op table, or a function of arrays")
+    made.add_argument(
+        "--promises", metavar="FILE", help="sum up what findings promised and what arrived, kept by roofline compare --record"
+    )
+    made.add_argument("path", nargs="*", metavar="PATH|MODULE:FUNCTION", help="profile, report or op table, or a function of arrays")
     made.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of a function's arguments: 512x4096 or f32[512,4096]")
     made.add_argument(
         "--batch",
@@ -45,9 +52,39 @@ def parser() -> Parser:
 
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
+    if args.promises:
+        return _promises(args)
+    if not args.path:
+        raise UsageError("validate: give a profile, report, op table or function, or --promises FILE")
     found = _function(args) if args.args else _recorded(args)
     emit(args, lambda page: validation_text(found, page), found, lambda: _rows(found))
     return 0 if found.holds else FAILED
+
+
+def _promises(args: argparse.Namespace) -> int:
+    """The promises of a file, summed up."""
+    if args.path:
+        raise UsageError(f"validate: --promises {args.promises}: nothing else is checked; leave {args.path[0]} out")
+    kept = read_promises(all_of(Path(args.promises)), args.promises)
+    summed = summed_promises(kept)
+    value = {"sum": summed, "pairs": kept}
+    emit(args, lambda page: promise_sum_text(summed, kept), value, lambda: [_promise_row(one) for one in kept])
+    return 0
+
+
+def _promise_row(one: Kept) -> Row:
+    return {
+        "before": one.files[0],
+        "after": one.files[1],
+        "gone": ", ".join(finding.kind for finding in one.gone),
+        "before_s": one.before_s,
+        "promised_s": one.promised_s,
+        "low_s": one.low_s,
+        "high_s": one.high_s,
+        "after_s": one.after_s,
+        "error": one.error,
+        "inside": one.holds,
+    }
 
 
 def _recorded(args: argparse.Namespace) -> Validation:

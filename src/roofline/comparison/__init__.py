@@ -25,6 +25,7 @@ from ..resource import HBM
 from ..units import percent, plain, show, signed_percent
 from ..workload import NO_COVERAGE
 from .matching import CATEGORY, Match, formats, in_other_format, matched_ops
+from .promises import promises_kept
 from .runs import FIGURES, TIMES, amounts_of, change_of, changes_between, counted
 from .values import (
     MINIMUM,
@@ -60,6 +61,7 @@ def compare(before: Version, after: Version, files: tuple[str, str] = ("before",
             expect(report, Report, "rl.analyze(path)")
     places = [median_run(side) for side in sides]
     was, now = (side[place] for side, place in zip(sides, places, strict=True))
+    promises = promises_kept(was, now, files)
     notes = _machine_notes(was.machine, now.machine)
     steps = [sum(step.complete for step in report.steps) for report in (was, now)]
     if _is_run(was) != _is_run(now) and _is_program(was) | _is_program(now):
@@ -102,6 +104,7 @@ def compare(before: Version, after: Version, files: tuple[str, str] = ("before",
         speedup_of=speedup_of,
         figures=_figures(old, new),
         per=per,
+        promises=promises,
         changes=ReportChanges(
             files=files,
             runs=(len(runs[0]), len(runs[1])),

@@ -8,6 +8,7 @@ from ..cost import sum_of_known, sum_or_unknown
 from ..quantities import ROUNDING
 from ..report import Number
 from ..resource import main_bound
+from .promises import Kept
 
 SCHEMA = "roofline.comparison/1"
 TIME, MINIMUM = "time", "minimum time"  # the quantity whose changes are reported
@@ -150,7 +151,8 @@ class Comparison(Struct, frozen=True, kw_only=True):
     are the quantities that both reports have. ``speedup`` is time before over time after (above 1 is faster): of a step where both have
     steps, else of the run's wall clock, else of the ops. ``speedup_of`` names which of the three it is. ``per`` is ``step`` where times and
     amounts of ops are those of one step on one device, else they are those of the run on one device. ``changes`` are the same ones summed
-    by kind of op, for reviewing a change, over all runs of both versions.
+    by kind of op, for reviewing a change, over all runs of both versions. ``promises`` has what the findings of the report before promised
+    and what arrived, where both have measured times.
     """
 
     schema: str = SCHEMA
@@ -167,6 +169,7 @@ class Comparison(Struct, frozen=True, kw_only=True):
     figures: tuple[Figure, ...] = ()
     per: str = ""
     changes: ReportChanges
+    promises: Kept | None = None
 
 
 def change(before: Number, after: Number) -> Number:

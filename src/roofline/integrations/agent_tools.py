@@ -27,6 +27,7 @@ from ..formulas import all_formulas, lookup
 from ..machines import catalogue, load
 from ..render.budgets import check_text
 from ..render.change_comment import change_sentence
+from ..render.comparison import promise_lines
 from ..render.export import to_json
 from ..report import Finding, Number, OpInfo, Point, Report
 from ..sources.baseline_json import read_baseline
@@ -101,12 +102,14 @@ class AgentTools:
         return {"holds": found.holds, "conditions": [_condition(one) for one in found.checks]}
 
     def compare(self, before: str, after: str, limits: str = "", chip: str = "", offset: int = 0, limit: int = TOP) -> Answer:
-        """Compare two reports, profiles or programs: what got slower and why, what got faster, new ops and those gone.
+        """Compare two reports, profiles or programs: what the findings of the first promised and what arrived, what got slower and
+        why, what got faster, new ops and those gone. So a change is verified: analyze, make the change, run again, compare.
 
         limits: what may change, such as "time +5%, hbm +2%, mfu -1%"; the answer says which are broken.
         """
         sides = [self._report(name, chip) for name in (before, after)]
-        found = compare(sides[0], sides[1], (before, after)).changes
+        compared = compare(sides[0], sides[1], (before, after))
+        found = compared.changes
         words = read_conditions(limits, found.headline.quantity if found.headline else "time") if limits else ()
         checked = check_change(sides[:1], sides[1:], self.folder.conditions(words), before)
         changed = [one for one in found.ops if one.seconds.change or one.matched != "both"]
@@ -114,6 +117,7 @@ class AgentTools:
             "summary": change_sentence(found),
             "limits_hold": checked.holds if words else None,
             "limits": [_condition(one) for one in checked.checks],
+            "promises": promise_lines(compared.promises) if compared.promises else [],
             "figures": [_change(one) for one in found.figures if one.change],
             **_page("ops", [_op_change(one) for one in changed], offset, limit),
         }

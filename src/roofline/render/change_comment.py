@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Sequence
 
 from ..checking import Check
+from ..comparison.promises import Kept
 from ..comparison.runs import Spread, Trend
 from ..comparison.values import Change, OpChange, ReportChanges
 from ..units import percent, plain, signed_percent
 from .budgets import amount_text, check_text, without_repeated_causes
+from .comparison import promises_markdown
 from .markdown import markdown_table, with_escapes
 
 TOP = 8  # ops of a list
@@ -15,8 +17,8 @@ _WORDS = {"step": "Step time", "run": "Run time", "time": "Time of all ops", "mi
 _TREND = ("step", "run", "time", "minimum time", "mfu", "flops", "hbm", "peak memory", "launches")
 
 
-def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = ()) -> str:
-    """The change in one sentence, broken limits, what got slower and why, what got faster, new and removed ops."""
+def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: Iterable[str] = (), promises: Kept | None = None) -> str:
+    """The change in one sentence, broken limits, promises, what got slower and why, what got faster, new and removed ops."""
     names = {one.quantity for one in found.figures}
     broken = [one for one in checks if one.holds is False]
     parts = [
@@ -24,6 +26,7 @@ def change_comment(found: ReportChanges, checks: Sequence[Check] = (), notes: It
         _list("Limits broken", [f"❌ {with_escapes(check_text(one))}" for one in without_repeated_causes(broken)], top=len(broken)),
         "✅ All limits hold." if checks and not broken else "",
         markdown_table(["", "before", "after", "change"], [_cells(one) for one in found.figures]),
+        promises_markdown(promises),
         _timed_list("Slower", found, found.slower, 1),
         _timed_list("Faster", found, found.faster, -1),
         _list("New ops", [_unmatched_line(one, one.seconds.after) for one in found.unmatched("new")]),

@@ -1,4 +1,4 @@
-"""Comparisons as text (quantities of both reports, then op by op with equal ops folded) and as JSON."""
+"""Comparisons as text (quantities of both reports, what findings promised, then op by op with equal ops folded) and as JSON."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,13 +7,16 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from ..checking import Check
+from ..comparison.promises import Kept, Promise, PromiseSum
 from ..comparison.values import TIME, Comparison, Delta, Figure, Side, summed
 from ..cost import sum_or_unknown
-from ..units import number_of, percent, plain, show
+from ..units import number_of, percent, plain, rounded, show
+from .markdown import markdown_table, with_escapes
 from .tables import Cell, Paper, facts, table
 from .text import notes_text
 
 TOP = 20
+DIGITS = 3  # of the times of promises
 SAME = 0.005  # of the time: runs that differ by less are as fast as each other
 _NUMBER = re.compile(r"\d+")
 _SOURCE_LINE = re.compile(r":\d+$")
@@ -35,6 +38,7 @@ def changes_text(found: Comparison, paper: Paper, top: int = TOP) -> str:
         head,
         facts([("change", verdict_text(found))], paper),
         table(["", "before", "after", "change"], [figure_cells(one, found.per) for one in found.figures], paper),
+        promises_text(found.promises),
         _table(found, paper, top) if top else "",
         notes_text(list(found.notes), paper),
     ]
@@ -183,3 +187,60 @@ def _colour(seconds: float | None) -> str:
 
 def _turned(before: str | None, after: str | None) -> str:
     return before or after or "–" if before == after or not (before and after) else f"{before} → {after}"
+
+
+def promises_text(kept: Kept | None) -> str:
+    """A line for each finding of the report before, and one for those that are gone together; nothing if none is gone."""
+    return "\n".join(["promises", *(f"  {line}" for line in promise_lines(kept))]) if kept and kept.gone else ""
+
+
+def promises_markdown(kept: Kept | None) -> str:
+    """The same as a table of a comment."""
+    if kept is None or not kept.gone:
+        return ""
+    rows = [[one.kind, with_escapes(one.title), _promised(one), _arrived(one)] for one in kept.findings]
+    together = f"\n\n{with_escapes(together_text(kept))}" if kept.promised_s is not None else ""
+    return f"### Promises\n\n{markdown_table(['finding', 'about', 'promised', 'arrived'], rows)}{together}"
+
+
+def promise_lines(kept: Kept) -> list[str]:
+    """The promises one by one, and the time that was promised for all that are gone."""
+    lines = [f"{one.kind}: promised {_promised(one)}, {_arrived(one)}{f'  ({one.title})' if one.title else ''}" for one in kept.findings]
+    return [*lines, together_text(kept)] if kept.promised_s is not None else lines
+
+
+def together_text(kept: Kept) -> str:
+    """The promised and the measured time."""
+    if kept.promised_s is None:
+        return "no finding is gone"
+    interval = f" ({_seconds(kept.low_s)} to {_seconds(kept.high_s)})" if kept.low_s is not None and kept.high_s is not None else ""
+    inside = {True: ", inside", False: ", outside", None: ""}[kept.holds]
+    off = f", {percent(abs(kept.error))} {'more' if kept.error < 0 else 'less'} than promised" if kept.error else ""
+    return (
+        f"per {kept.per}: {_seconds(kept.before_s)} before, promised {_seconds(kept.promised_s)}{interval}, "
+        f"measured {_seconds(kept.after_s)}{inside}{off}"
+    )
+
+
+def promise_sum_text(found: PromiseSum, kept: list[Kept]) -> str:
+    """The pairs of a file, and how well their promises were kept."""
+    lines = [f"{' → '.join(one.files)}: {together_text(one)}" for one in kept]
+    if found.mean_error is None or found.near is None:
+        return "\n".join([*lines, "no pair in which a finding is gone"])
+    inside = f"; {percent(found.inside)} of {found.with_interval:,} inside the interval" if found.inside is not None else ""
+    pairs = f"{found.pairs:,} pair{'' if found.pairs == 1 else 's'}"
+    return "\n".join([*lines, f"{pairs}: mean error {percent(found.mean_error)}, {percent(found.near)} within 25%{inside}"])
+
+
+def _promised(one: Promise) -> str:
+    return _seconds(one.promised_s)
+
+
+def _arrived(one: Promise) -> str:
+    if one.arrived_s is not None:
+        return f"arrived {_seconds(one.arrived_s)}"
+    return "gone" if one.is_gone else f"remains ({_seconds(one.left_s)})" if one.left_s else "remains"
+
+
+def _seconds(seconds: float | None) -> str:
+    return "–" if seconds is None else show(rounded(seconds, DIGITS), "s")

@@ -1,0 +1,199 @@
+"""What the findings of a report promised, and what arrived, from the report before a change and the one after it.
+
+A finding is matched with those of the report after by kind and title, with their savings summed. It is gone where less than a quarter of
+its saving is left. The step became shorter by what all findings that are gone brought together, so each has a figure of its own only where
+it is the only one; findings about what binds kernels count only where no other is gone, because their kernels change with every decision.
+"""
+
+from collections.abc import Iterable, Sequence
+from math import hypot
+
+import msgspec
+from msgspec import Struct
+
+from ..causes import CAUSES
+from ..errors import SourceError
+from ..report import Finding, Number, Report
+
+SCHEMA = "roofline.promise/1"
+GONE = 0.25  # of a saving: the most that is left of a finding that is gone (a choice)
+NEAR = 0.25  # of the measured time: predictions that are off by less are near it (a choice)
+KERNELS = frozenset((*CAUSES, "products"))  # kinds of findings about what binds kernels, not about one decision
+LEAST = 0.01  # of the time: smaller savings are no promise (a choice)
+
+
+class Promise(Struct, frozen=True, kw_only=True):
+    """A finding of the report before: the seconds that it promised with their interval, if it has one, and those that are ``left_s`` of it.
+
+    ``arrived_s`` is by how much the time became shorter, where this is the only finding that is gone.
+    """
+
+    kind: str
+    title: str
+    where: str = ""
+    change: str = ""
+    promised_s: Number
+    low_s: Number | None = None
+    high_s: Number | None = None
+    left_s: Number = 0
+    arrived_s: Number | None = None
+
+    @property
+    def is_gone(self) -> bool:
+        return self.left_s < GONE * self.promised_s
+
+
+class Kept(Struct, frozen=True, kw_only=True):
+    """The promises of a report and what arrived: the times of a step (else of the run, as ``per`` says) before and after.
+
+    ``promised_s`` is the time that the findings which are gone promised together, with its interval if all of them have one; ``None`` if
+    none is gone.
+    """
+
+    schema: str = SCHEMA
+    files: tuple[str, str]
+    chip: str
+    per: str
+    before_s: Number
+    after_s: Number
+    promised_s: Number | None = None
+    low_s: Number | None = None
+    high_s: Number | None = None
+    findings: tuple[Promise, ...] = ()
+
+    @property
+    def gone(self) -> tuple[Promise, ...]:
+        return tuple(one for one in self.findings if one.is_gone)
+
+    @property
+    def error(self) -> float | None:
+        """The promised time over the measured one, minus 1."""
+        return None if self.promised_s is None or not self.after_s else self.promised_s / self.after_s - 1
+
+    @property
+    def holds(self) -> bool | None:
+        """Whether the time is inside the interval; ``None`` without one."""
+        return None if self.low_s is None or self.high_s is None else self.low_s <= self.after_s <= self.high_s
+
+
+class PromiseSum(Struct, frozen=True, kw_only=True):
+    """Promises summed up: mean error of the promised times, the share that is near, and the share inside the interval of those with one."""
+
+    pairs: int
+    mean_error: float | None
+    near: float | None
+    inside: float | None
+    with_interval: int
+
+
+def promises_kept(before: Report, after: Report, files: tuple[str, str] = ("before", "after")) -> Kept | None:
+    """What the findings of one report promised and what the other shows; ``None`` where a time is missing."""
+    was, now = before.main_point, after.main_point
+    if was is None or now is None or was.scope != now.scope or not was.time_s or not now.time_s or before.predicted or after.predicted:
+        return None
+    is_step = was.scope == "average"
+    left = _summed(after.findings, is_step)
+    promised = _promised(before.findings, is_step, was.time_s)
+    found = [msgspec.structs.replace(one, left_s=left.get((one.kind, one.title), 0.0)) for one in promised]
+    gone = [one for one in found if one.is_gone]
+    gone = [one for one in gone if one.kind not in KERNELS] or gone
+    found = [_with_kernels_left(one, gone) for one in found]
+    arrived_s = was.time_s - now.time_s
+    if len(gone) == 1:
+        found = [msgspec.structs.replace(one, arrived_s=arrived_s) if one is gone[0] else one for one in found]
+    saved_s = min(sum(one.promised_s for one in gone), was.time_s)
+    low_s, high_s = _interval(gone, saved_s)
+    return Kept(
+        files=files,
+        chip=before.machine.name,
+        per="step" if is_step else "run",
+        before_s=was.time_s,
+        after_s=now.time_s,
+        promised_s=was.time_s - saved_s if gone else None,
+        low_s=None if high_s is None else max(was.time_s - high_s, 0.0),
+        high_s=None if low_s is None else was.time_s - low_s,
+        findings=tuple(found),
+    )
+
+
+def _saved_s(finding: Finding, is_step: bool) -> float:
+    seconds = finding.saving_per_step_s if is_step else finding.saving_per_device_s
+    return float((finding.saving_s if seconds is None else seconds) or 0.0)
+
+
+def _summed(findings: Iterable[Finding], is_step: bool) -> dict[tuple[str, str], float]:
+    sums: dict[tuple[str, str], float] = {}
+    for one in findings:
+        sums[one.kind, one.title] = sums.get((one.kind, one.title), 0.0) + _saved_s(one, is_step)
+    return sums
+
+
+def _promised(findings: Iterable[Finding], is_step: bool, whole_s: float) -> list[Promise]:
+    """The promises of a report: one for each kind and title of findings."""
+    sums, found = _summed(findings, is_step), list[Promise]()
+    for one in findings:
+        saved_s = sums.pop((one.kind, one.title), 0.0)
+        predicted = one.predicted
+        if saved_s < LEAST * whole_s:
+            continue
+        found.append(
+            Promise(
+                kind=one.kind,
+                title=one.title,
+                where=one.where,
+                change=predicted.change if predicted else "",
+                promised_s=predicted.before_s - predicted.time_s if predicted else saved_s,
+                low_s=predicted.before_s - predicted.high_s if predicted else None,
+                high_s=predicted.before_s - predicted.low_s if predicted else None,
+            )
+        )
+    return found
+
+
+def _with_kernels_left(one: Promise, gone: Sequence[Promise]) -> Promise:
+    """A finding about kernels is not counted as gone if a decision is: its kernels run otherwise, or not at all."""
+    return msgspec.structs.replace(one, left_s=one.promised_s) if one.is_gone and one not in gone else one
+
+
+def _interval(gone: Sequence[Promise], saved_s: float) -> tuple[float | None, float | None]:
+    """The interval of the savings of findings together: their errors are independent."""
+    if not gone or any(one.low_s is None or one.high_s is None for one in gone):
+        return None, None
+    below = hypot(*(one.promised_s - (one.low_s or 0.0) for one in gone))
+    above = hypot(*((one.high_s or 0.0) - one.promised_s for one in gone))
+    return saved_s - below, saved_s + above
+
+
+def summed_promises(kept: Iterable[Kept]) -> PromiseSum:
+    """How well promises were kept, over pairs in which a finding is gone."""
+    pairs = [one for one in kept if one.error is not None]
+    errors = [abs(one.error or 0.0) for one in pairs]
+    inside = [one.holds for one in pairs if one.holds is not None]
+    return PromiseSum(
+        pairs=len(pairs),
+        mean_error=sum(errors) / len(errors) if errors else None,
+        near=sum(error <= NEAR for error in errors) / len(errors) if errors else None,
+        inside=sum(inside) / len(inside) if inside else None,
+        with_interval=len(inside),
+    )
+
+
+def promise_line(kept: Kept) -> bytes:
+    """A pair as a line of a file of promises."""
+    return msgspec.json.encode(kept) + b"\n"
+
+
+def read_promises(text: bytes, file: str) -> list[Kept]:
+    """The pairs of a file of promises."""
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            one = msgspec.json.decode(line, type=Kept)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise SourceError(f"{file}: line {number} is not a promise kept by roofline compare --record: {error}") from None
+        if one.schema != SCHEMA:
+            raise SourceError(f"{file}: line {number} has the schema {one.schema!r}; this version reads {SCHEMA!r}")
+        found.append(one)
+    return found
