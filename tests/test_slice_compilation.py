@@ -20,7 +20,7 @@ import roofline.jax.tpu
 import tpu_compiler
 from every import every
 from roofline.analysis.memory import out_of_memory
-from roofline.cli import main
+from roofline.cli import compare, main
 from roofline.cli.analyze import parser
 from roofline.cli.forms import make_it_fit
 from roofline.cli.forms.slice_variants import Variant, _described, rank, variant_rows, variants_text
@@ -275,6 +275,23 @@ def test_variants_are_ranked_by_the_chip_seconds_of_a_step() -> None:
     assert [row["mesh"] for row in rows] == ["fsdp=4", "data=4", "data=2", "data=8"]
     assert rows[1]["tokens_per_chip_hour"] == pytest.approx(1024 / gathers.predicted.time_s / 4 * 3600)
     assert rows[0]["tokens_per_chip_hour"] is None
+
+
+def test_a_function_for_several_slices_is_compared_as_one_version_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["train.py:plan", "--chip", "v5e:2x2,v6e:2x2", "--compile", "mesh=fsdp=4/fsdp=2,tensor=2"]
+    args = compare.parser().parse_args(words)
+    found = compare._functions(args)
+    assert args.files == [
+        "train.py:plan v5e:2x2 fsdp=4",
+        "train.py:plan v5e:2x2 fsdp=2,tensor=2",
+        "train.py:plan v6e:2x2 fsdp=4",
+        "train.py:plan v6e:2x2 fsdp=2,tensor=2",
+    ]
+    assert [(own.path, own.chip, own.mesh) for own in found.values()][1] == (["train.py:plan"], "v5e:2x2", ["fsdp=2,tensor=2"])
+    two = compare.parser().parse_args(["train.py:old", "train.py:new", "--chip", "v5e:2x2"])
+    assert [*compare._functions(two)] == ["train.py:old", "train.py:new"]
+    with pytest.raises(UsageError, match="several slices or meshes are for functions alone"):
+        compare._functions(compare.parser().parse_args(["train.py:plan", "before.json", "--chip", "v5e:2x2,v6e:2x2"]))
 
 
 def small_step(weights: Any, moments: Any, rate: float, batch: Any) -> Any:

@@ -36,7 +36,7 @@ from .options import (
 )
 from .options.named_values import Value, former, named_values
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
-from .options.slice_options import chips_and_meshes, function_job, names_function, record_function, slice_options
+from .options.slice_options import chips_and_meshes, function_job, functions_of, record_function, slice_options
 from .output import emit
 from .reading import opened, read_options
 from .reporting import EACH_OP, columns, emit_opened, filter_text
@@ -186,7 +186,7 @@ PARTS = (
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     _check(args)
-    if names_function(args):
+    if functions_of(args, args.path[:1]):
         return _function(args)
     timeline = args.timeline or bool(args.output and is_page(args.output))
     emit_opened(args, opened(args, args.path, chosen_corrections(args), timeline=timeline, **_of_program(args)))
@@ -209,7 +209,7 @@ def _function(args: argparse.Namespace) -> int:
     else:
         from .forms.slice_variants import variants
 
-        ranked = variants(args, chips, meshes)
+        ranked = variants(args)
         found, best = [variant.info for variant in ranked], ranked[0]
         if best.recording is None:
             raise UsageError(f"{args.path[0]}: compiled for none of them: {best.info.reason}")

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from ..analysis import analyze
 from ..analysis.budgets import check_change, read_conditions
 from ..checking import Check
 from ..comparison import compare, median_run
@@ -47,6 +48,7 @@ from .options import (
 )
 from .options.named_values import former
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
+from .options.slice_options import COMPILATION, MAKE_IT_FIT, each_slice, functions_of, record_function, slice_options
 from .output import draw, emit, write, write_message, write_page
 from .reading import opened, read_options
 
@@ -56,9 +58,11 @@ def parser() -> Parser:
         "compare",
         "Compare two reports op by op: what got faster, what got slower, what is new. More than two are a trend.\n"
         "Each is a JSON report of roofline, or any file or folder that analyze reads (analyzed for --chip). Programs and formulas without\n"
-        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory. Exit status 3: a condition is broken.",
+        "measured times are compared by minimum time, FLOP, bytes, launches and peak memory. MODULE.py:FUNCTION is compiled for a slice\n"
+        "of TPUs; several slices or meshes are a version each. Exit status 3: a condition is broken.",
         "roofline compare before.hlo after.hlo --chip h100 --trips while.3=100\n"
         "  roofline compare before.json after.json --require 'time +5%, hbm +2%' -o comment.md\n"
+        "  roofline compare train.py:plan --chip v6e:4x4 --compile mesh=fsdp=16/fsdp=4,tensor=4\n"
         "  roofline compare before*.json after*.json --runs 3,5 --require 'step +3%'",
     )
     made.add_argument("files", metavar="FILE", nargs="+", help="reports, profiles, programs or tables: before, after, and later ones")
@@ -82,6 +86,7 @@ def parser() -> Parser:
     throughput_options(made)
     read_options(made)
     program_options(made)
+    slice_options(made, [value for value in COMPILATION if value.name not in ("save", MAKE_IT_FIT)])
     machine_options(made)
     output_options(made, page=True)
     made.add_argument(
@@ -94,13 +99,14 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     chosen_throughput(args), chosen_price(args)  # raise an error before anything is read
+    functions = _functions(args)
     names = _versions(args)
     _check_program_options(args)
     reports: dict[str, Report] = {}
     machines: list[Machine] = []
     # A profile names its machine, and a program is analyzed for the same one.
     for name in sorted(dict.fromkeys(args.files), key=_is_program):
-        reports[name] = _report(args, name, machines)
+        reports[name] = _compiled(functions[name]) if name in functions else _report(args, name, machines)
     versions = [[reports[name] for name in runs] for runs in names]
     checks = _limits(args, versions, names[0][0]) if args.require else ()
     if len(versions) > 2:
@@ -112,6 +118,36 @@ def run(words: Sequence[str]) -> int:
 
 def _run_counts(text: str) -> tuple[int, ...]:
     return tuple(at_least(1)(word.strip()) for word in text.split(","))
+
+
+def _functions(args: argparse.Namespace) -> dict[str, argparse.Namespace]:
+    """The options of each function to compile, by its name in the comparison: with the slice and the mesh, where there are several.
+
+    The files of the arguments then have these names.
+    """
+    functions = functions_of(args, args.files)
+    if not functions:
+        return {}
+    each = list(each_slice(args))
+    if len(each) > 1 and len(functions) < len(args.files):
+        raise UsageError("compare: several slices or meshes are for functions alone, which are compiled for each")
+    found, files = {}, []
+    for name in args.files:
+        for own in each if name in functions else ():
+            several = [[one.chip for one in each], [",".join(one.mesh or ()) for one in each]]
+            words = [of_all[each.index(own)] for of_all in several if len({*of_all}) > 1]
+            label = " ".join([name, *words])
+            found[label] = argparse.Namespace(**{**vars(own), "path": [name]})
+            files.append(label)
+        files += [] if name in functions else [name]
+    args.files = files
+    return found
+
+
+def _compiled(own: argparse.Namespace) -> Report:
+    """The report on a function that is compiled for a slice."""
+    recording, _, place = record_function(own, own.path[0])
+    return analyze(recording, place.machine, per_step=chosen_throughput(own), price=chosen_price(own))
 
 
 def _versions(args: argparse.Namespace) -> list[list[str]]:

@@ -20,7 +20,7 @@ from ...report import Report, VariantInfo
 from ...units import approximate, percent, rounded, show
 from ...workload import Recording
 from ..options import chosen_corrections, chosen_price, chosen_throughput
-from ..options.slice_options import function_job, record
+from ..options.slice_options import each_slice, function_job, record
 
 if TYPE_CHECKING:
     from ...jax.tpu.compiling import Job
@@ -37,17 +37,15 @@ class Variant(Struct, frozen=True, kw_only=True):
     is_refused: bool = False
 
 
-def variants(args: argparse.Namespace, chips: Sequence[str], meshes: Sequence[str]) -> list[Variant]:
+def variants(args: argparse.Namespace) -> list[Variant]:
     """The function of these arguments on each slice with each mesh, the best first."""
     made = []
-    for chip in chips:
-        for mesh in meshes:
-            own = argparse.Namespace(**{**vars(args), "chip": chip, "mesh": [mesh] if mesh else None})
-            named = VariantInfo(chip=chip, mesh=mesh)
-            try:
-                made.append(variant(args, function_job(own, args.path[0]), named))
-            except RooflineError as error:  # of the slice or the mesh
-                made.append(Variant(info=_failed(named, error)))
+    for own in each_slice(args):
+        named = VariantInfo(chip=own.chip, mesh=",".join(own.mesh or ()))
+        try:
+            made.append(variant(args, function_job(own, args.path[0]), named))
+        except RooflineError as error:  # of the slice or the mesh
+            made.append(Variant(info=_failed(named, error)))
     return sorted(made, key=lambda variant: rank(variant.info))
 
 

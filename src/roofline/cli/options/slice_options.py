@@ -2,7 +2,7 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ...jax.tpu.slices import Slice
 
 
-def slice_options(parser: argparse.ArgumentParser) -> None:
+def slice_options(parser: argparse.ArgumentParser, values: Sequence[Value] | None = None) -> None:
     """Options for a function that is compiled for a slice."""
     group = parser.add_argument_group("functions for a slice of TPUs (MODULE.py:FUNCTION --chip v6e:4x4; compiled without a TPU, not run)")
     group.add_argument(
@@ -39,7 +39,7 @@ def slice_options(parser: argparse.ArgumentParser) -> None:
         help="shapes of its arguments: 8x512:bf16, or bf16[8,512] (bf16 where no format is given); without them the function is called, "
         "and returns (function, arguments) or a lowered function",
     )
-    compilation_options(parser, COMPILATION, group)
+    compilation_options(parser, values or COMPILATION, group)
 
 
 def compilation_options(parser: argparse.ArgumentParser, values: Sequence[Value], group: TakesOptions | None = None) -> None:
@@ -76,17 +76,29 @@ STEP = Value("step=NAME", "the function that is the step, where it is not to be 
 FOR_FUNCTIONS = {"args": "--args", **{value.place: f"--compile {value.name}" for value in COMPILATION}}
 
 
-def names_function(args: argparse.Namespace) -> bool:
-    """Whether the input is a function, given as FILE.py:FUNCTION or MODULE:FUNCTION."""
-    name = args.path[0]
+def is_function(name: str) -> bool:
+    """Whether an input is a function, given as FILE.py:FUNCTION or MODULE:FUNCTION."""
     where, colon, function = name.rpartition(":")
     is_name = bool(colon) and all(part.isidentifier() for part in function.split("."))
     is_module = where.endswith(".py") or all(part.isidentifier() for part in where.split("."))
-    found = is_name and is_module and not (os.path.exists(name) or is_remote(name) or is_sample(name))
-    given = [option for place, option in FOR_FUNCTIONS.items() if getattr(args, place)]
+    return is_name and is_module and not (os.path.exists(name) or is_remote(name) or is_sample(name))
+
+
+def functions_of(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """The functions among the inputs; options for functions are an error where there is none."""
+    found = [name for name in names if is_function(name)]
+    given = [option for place, option in FOR_FUNCTIONS.items() if getattr(args, place, None)]
     if given and not found:
         raise UsageError(f"{given[0]} is for a function that is compiled for a slice: roofline analyze train.py:step --chip v6e:4x4")
     return found
+
+
+def each_slice(args: argparse.Namespace) -> Iterator[argparse.Namespace]:
+    """The options of a function for each slice and mesh alone."""
+    chips, meshes = chips_and_meshes(args)
+    for chip in chips:
+        for mesh in meshes:
+            yield argparse.Namespace(**{**vars(args), "chip": chip, "mesh": [mesh] if mesh else None})
 
 
 def chips_and_meshes(args: argparse.Namespace) -> tuple[list[str], list[str]]:
@@ -139,7 +151,7 @@ def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
             fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())),
             link=getattr(args, "link", None),
             trips=chosen_trips(args) if "trips" in args else None,
-            saved=Path(args.save) if args.save else None,
+            saved=Path(args.save) if getattr(args, "save", None) else None,
         )
 
 

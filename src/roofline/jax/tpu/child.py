@@ -84,12 +84,11 @@ def key_of(text: str, answer: dict[str, Any], job: dict[str, Any], axes: dict[st
 def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> tuple[Any, dict[str, int]]:
     """The function of a job, lowered for a topology, and the axes of its mesh."""
     jax: Any = importlib.import_module("jax")
-    topologies = importlib.import_module("jax.experimental.topologies")
     devices = len(topology.devices)
     if job["portable"]:
         portable = pickle.loads(Path(job["portable"]).read_bytes())
         axes = dict(job["mesh"])
-        lowered, axes = lowered_again(Portable(*portable), topologies.make_mesh(topology, tuple(axes.values()), tuple(axes)))
+        lowered, axes = lowered_again(Portable(*portable), slice_mesh(topology, axes))
         return lowered, axes
     prepare(job["changes"])
     function = load(job["function"])
@@ -101,7 +100,7 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
     if not callable(function):  # lowered already
         return function, dict(job["mesh"] or {})
     axes = mesh_axes(arguments, devices, job["mesh"])
-    mesh = typed_mesh(topologies.make_mesh(topology, tuple(axes.values()), tuple(axes)), arguments)
+    mesh = typed_mesh(slice_mesh(topology, axes), arguments)
     shapes = placed(arguments, mesh, job["batch_args"], job["shard"])
     answer["assumed"], answer["replicated"] = list(shapes.assumed), replicated((shapes.args, shapes.kwargs), mesh)
     ready = jitted(function)
@@ -125,6 +124,19 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
     answer["assumed"], answer["replicated"] = [], {}
     lowered, axes = lowered_again(portable, mesh)
     return lowered, axes
+
+
+def slice_mesh(topology: Any, axes: dict[str, int]) -> Any:
+    """A mesh of all devices of a topology, along the slice's own axes where its sizes allow it, as `jax.make_mesh` does there."""
+    topologies = importlib.import_module("jax.experimental.topologies")
+    sizes = tuple(axes.values())
+    try:
+        return topologies.make_mesh(topology, sizes, tuple(axes))
+    except NotImplementedError:  # an axis of the slice has to be split
+        devices = importlib.import_module("jax.experimental.mesh_utils").create_device_mesh(
+            sizes, topology.devices, allow_split_physical_axes=True
+        )
+        return importlib.import_module("jax.sharding").Mesh(devices, tuple(axes))
 
 
 def planned(found: Any, name: str) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
