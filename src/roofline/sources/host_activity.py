@@ -70,6 +70,7 @@ SHARED = _words(
 LOADING = r"(?i)load|batch|data|input|augment|preprocess|tokeni|sample|shuffle|collate|fetch|__next__|__getitem__"
 
 INSIDE, MASK, MEMORY, ANOMALY, NANS, OPERATOR, SENT = "inside", "mask", "memory", "anomaly", "nans", "operator", "sent"
+BLOCKING = "blocking"  # every launch waits for its kernel
 TRIALS = "trials of"  # how the detail of a compilation begins where a library times its kernels to choose one
 _NO_EVENT = r"(?!)"  # matches no name
 _FRAME = r"\$(?P<file>\S+\.py|<[^>]*>):(?P<line>\d+) (?P<function>.*)"

@@ -29,8 +29,9 @@ from ..workload import (
     SENDS,
     TRIES_KERNELS,
     UNSEEN,
+    WAITS_FOR_LAUNCHES,
 )
-from .host_activity import ANOMALY, INSIDE, MASK, MEMORY, NANS, OPERATOR, READ_BACK, SENT, TRIALS, Activity, loads_data
+from .host_activity import ANOMALY, BLOCKING, INSIDE, MASK, MEMORY, NANS, OPERATOR, READ_BACK, SENT, TRIALS, Activity, loads_data
 from .parts import Extent, IdleKey, IdleTally, Mark, Pause, Subject
 from .xspace.scan import gaps
 from .xspace.tables import Integers
@@ -337,7 +338,14 @@ def _key(kind: str, gap: Gap, seen: Sequence[Activity], waited: Activity, thread
     return IdleKey(kind, _WORDS[kind](one, gap, threads), one.location, _cause(kind, one, gap))
 
 
-_READ = {MASK: BY_A_MASK, MEMORY: ALLOCATES, ANOMALY: CHECKS_GRADIENTS, NANS: CHECKS_RESULTS, "repeat_interleave": BY_REPEATS}
+_READ = {
+    MASK: BY_A_MASK,
+    MEMORY: ALLOCATES,
+    ANOMALY: CHECKS_GRADIENTS,
+    NANS: CHECKS_RESULTS,
+    BLOCKING: WAITS_FOR_LAUNCHES,
+    "repeat_interleave": BY_REPEATS,
+}
 
 
 def _cause(kind: str, one: Activity, gap: Gap) -> str:
@@ -391,6 +399,8 @@ def _sync(one: Activity, gap: Gap, threads: Threads) -> str:
         reads = "allocates or frees device memory"
     elif one.detail == ANOMALY:
         reads = "checks every gradient for NaN and keeps stack traces, as anomaly detection does"
+    elif one.detail == BLOCKING:
+        reads = "waits for each kernel before it launches the next, as with CUDA_LAUNCH_BLOCKING=1"
     elif one.detail == NANS:
         reads = "copies every result to the host to look for NaN, as jax_debug_nans does"
     elif one.callee:

@@ -18,13 +18,14 @@ from ..parts import DevicePart
 from .host import Host, Launches
 from .linking import Work, used_launches
 from .read.arrays import Integers
-from .read.columns import MEMCPY, NONE
+from .read.columns import KERNEL, MEMCPY, NONE
 from .recording_cost import launching_time
 from .rows import PS
 
 _TO_DEVICE, _TO_HOST = re.compile("HtoD|HostToDevice"), re.compile("DtoH|DeviceToHost")
 LEAST_IN_ROW, CLOSE = 4, 32  # LEAST_IN_ROW waits, each at most CLOSE launches after the last, keep the host from getting ahead
 DELAYED_LAUNCHES = 4  # launches that each read delays
+LONG_NS, LEAST_LONG, NEARLY_ALL = 20_000, 8, 0.95  # kernels far longer than a launch, how many there must be, and the share awaited
 
 
 def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Collection[int]) -> None:
@@ -42,6 +43,16 @@ def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Colle
             gap.read = int(launches.end[places[after]] - 1) * PS
 
 
+def blocking_launches(work: Work, launches: Launches) -> Integers:
+    """The places of calls that wait for the kernel that they launch, if nearly all do: those of kernels that take longer than a launch."""
+    linked = (work.kind == KERNEL) & (work.launch != NONE)
+    long = linked & (work.end - work.start >= LONG_NS)
+    awaited = launches.end[work.launch[long]] >= work.end[long]
+    if len(awaited) < LEAST_LONG or awaited.mean() < NEARLY_ALL:
+        return np.empty(0, np.int64)
+    return np.unique(work.launch[linked])
+
+
 class Pace(Struct, frozen=True):
     """The pace of a device's steps, without the last, in nanoseconds: the mean length of a ``step``, and of all of them the time in which
     the device was ``busy``, in which the host ``waited`` for it to read values back, and in which it neither waited nor recorded.
@@ -54,7 +65,15 @@ class Pace(Struct, frozen=True):
 
 
 def pace_of(
-    part: DevicePart, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], reads: Integers, sends: Integers
+    part: DevicePart,
+    host: Host,
+    launches: Launches,
+    names: Sequence[Any],
+    captured: Collection[int],
+    reads: Integers,
+    sends: Integers,
+    *,
+    are_blocking: bool = False,
 ) -> Pace | None:
     """The pace of a device's steps and of the host; ``None`` without steps. ``reads`` and ``sends`` are the places of calls that wait."""
     steps = sorted(part.steps.values(), key=lambda step: step.begin_ps)
@@ -69,7 +88,7 @@ def pace_of(
         step=(end - begin) / (len(steps) - 1),
         busy=sum(step.busy_ps for step in steps[:-1]) // PS,
         waited=waited,
-        launching=launching_time(host, launches, names, captured, begin, end, waited + sent),
+        launching=launching_time(host, launches, names, captured, begin, end, waited + sent, are_blocking=are_blocking),
     )
 
 

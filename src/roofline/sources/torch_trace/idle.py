@@ -12,13 +12,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...workload import GRAPH_BREAK
-from ..host_activity import ANOMALY, MASK, MEMORY, NOTHING, OPERATOR, SENT, TRIALS, WAITS, Activity, Frame, activity, loads_data
+from ..host_activity import ANOMALY, BLOCKING, MASK, MEMORY, NOTHING, OPERATOR, SENT, TRIALS, WAITS, Activity, Frame, activity, loads_data
 from ..idle import LARGE_COPY, Gap, Idle, explained, gaps_between, unexplained
 from ..parts import DevicePart
 from .compilations import compiles
 from .context import BACKWARD, MODULE, users_line
 from .host import Host, Launches
-from .host_reads import mark_late_hosts, mark_lost_leads, mark_reads, pace_of, waiting_calls
+from .host_reads import blocking_launches, mark_late_hosts, mark_lost_leads, mark_reads, pace_of, waiting_calls
 from .linking import Work
 from .read.arrays import Integers, distinct
 from .read.columns import ANNOTATION, MEMCPY, NONE, OP, PYTHON
@@ -91,20 +91,23 @@ def explain(
         return [unexplained(gaps) for gaps in gaps_by_device]
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
     reads, sends = waiting_calls(work, launches, names, captured, waits)
+    blocking = blocking_launches(work, launches)
+    are_blocking, reads = bool(len(blocking)), np.union1d(reads, blocking)
+    awaited = {*waits, *distinct(launches.name[blocking]).tolist()}
     for one, gaps in zip(devices, gaps_by_device, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
         if on_cpu:
             mark_recording_between(gaps, host, names)
         else:
-            mark_recording(gaps, host, launches, names, captured, waits)
+            mark_recording(gaps, host, launches, names, captured, awaited, are_blocking=are_blocking)
         if unrecorded is not None:
             fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
         if not on_cpu:
             mark_reads(gaps, work, launches, waits)
-            if (pace := pace_of(one.part, host, launches, names, captured, reads, sends)) is not None:
+            if (pace := pace_of(one.part, host, launches, names, captured, reads, sends, are_blocking=are_blocking)) is not None:
                 mark_lost_leads(gaps, pace, launches, waits, captured)
                 mark_late_hosts(gaps, pace)
-    threads = _Threads(host, launches, names, captured, on_cpu=on_cpu, sends=frozenset(sends.tolist()))
+    threads = _Threads(host, launches, names, captured, on_cpu=on_cpu, sends=frozenset(sends.tolist()), are_blocking=are_blocking)
     return [explained(gaps, threads, several=len(devices) > 1) for gaps in gaps_by_device]
 
 
@@ -137,11 +140,19 @@ class _Threads:
     """The activity of each host thread at an instant."""
 
     def __init__(
-        self, host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], *, on_cpu: bool, sends: Collection[int]
+        self,
+        host: Host,
+        launches: Launches,
+        names: Sequence[Any],
+        captured: Collection[int],
+        *,
+        on_cpu: bool,
+        sends: Collection[int],
+        are_blocking: bool,
     ) -> None:
-        """``sends`` are the places of calls that wait for a copy to the device."""
+        """``sends`` are the places of calls that wait for a copy to the device; launches ``are_blocking`` if each waits for its kernel."""
         self._host, self._launches, self._names, self._captured, self._on_cpu = host, launches, names, captured, on_cpu
-        self._sends = sends
+        self._sends, self._are_blocking = sends, are_blocking
         self.with_frames = "with_stack=True"
         self.changed: Callable[[str], str] = lambda function: ""  # traces do not record which shapes caused a compilation
         self._known: dict[tuple[tuple[int, int], ...], Activity] = {}
@@ -178,6 +189,8 @@ class _Threads:
             return Activity("wait", found.function, found.location, detail=SENT)
         if found.kind != "compile" and self._detects_anomalies(stack):
             return Activity("wait", found.function, found.location, detail=ANOMALY)
+        if found.kind in ("", "launch", "copy", "python") and self._are_blocking:
+            return Activity("wait", found.function, found.location, detail=BLOCKING)
         if found.kind in ("", "launch", "copy", "python") and self._allocates(stack):
             return Activity("wait", found.function, found.location, detail=MEMORY)
         if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):

@@ -51,19 +51,27 @@ TRITON = "triton_"  # the prefix of Inductor's kernels, and of the ops that laun
 
 
 def mark_recording(
-    gaps: Iterable[Gap], host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], waits: Collection[int]
+    gaps: Iterable[Gap],
+    host: Host,
+    launches: Launches,
+    names: Sequence[Any],
+    captured: Collection[int],
+    waits: Collection[int],
+    *,
+    are_blocking: bool = False,
 ) -> None:
     """Sets ``recorded`` and ``recording`` of each gap for which the host launched late: the events recorded since the gap before, and the
     time that took.
 
-    ``captured`` are threads of another recording, ``waits`` the names of calls that wait for the device.
+    ``captured`` are threads of another recording, ``waits`` the names of calls that wait for the device. Launches that ``are_blocking`` do
+    not tell how fast the host is.
     """
     late = [gap for gap in sorted(gaps, key=lambda gap: gap.begin) if gap.launched is not None]
     if not late:
         return
     instants = np.array([(gap.launched or 0) // PS for gap in late])
     begins = np.array([gap.begin // PS for gap in late])
-    counted = _EventCounts(host, launches, names, captured)
+    counted = _EventCounts(host, launches, names, captured, are_blocking=are_blocking)
     (events, cost, kernels), (before, cost_before, kernels_before) = counted.until(instants), counted.until(begins)
     waiting = np.isin(launches.name, list(waits))
     waited, _ = _count_before(np.sort(launches.start[waiting]), instants)
@@ -109,11 +117,19 @@ def mark_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any]
 
 
 def launching_time(
-    host: Host, launches: Launches, names: Sequence[Any], captured: Collection[int], begin: int, end: int, waited: int
+    host: Host,
+    launches: Launches,
+    names: Sequence[Any],
+    captured: Collection[int],
+    begin: int,
+    end: int,
+    waited: int,
+    *,
+    are_blocking: bool = False,
 ) -> int:
     """The nanoseconds between two instants that the host neither waits (``waited``) nor spends on recording."""
     span = np.array([begin, end])
-    counted = _EventCounts(host, launches, names, captured)
+    counted = _EventCounts(host, launches, names, captured, are_blocking=are_blocking)
     _, cost, kernels = (np.diff(one).item() for one in counted.until(span))
     free = end - begin - waited
     return free - _recording_ns(cost, kernels, max(free, 0), counted.most)
@@ -164,7 +180,9 @@ def _recording_ns(cost: int, kernels: int, span: int, most: float) -> int:
 class _EventCounts:
     """Counts the host's events up to given instants, with the time to record them."""
 
-    def __init__(self, host: Host, launches: Launches | None, names: Sequence[Any], captured: Collection[int]) -> None:
+    def __init__(
+        self, host: Host, launches: Launches | None, names: Sequence[Any], captured: Collection[int], *, are_blocking: bool = False
+    ) -> None:
         self._host, self._launches = host, launches
         self._described = host.kind == OP
         self._described &= np.isin(host.name, [number for number, name in enumerate(names) if str(name).startswith(TRITON)])
@@ -172,7 +190,7 @@ class _EventCounts:
         self.most = MOST_SHARE_COMPILED if self._described.any() else MOST_SHARE
         self._threads = [number for number in range(len(host.bounds)) if number not in captured]
         self._has_stacks = bool((host.kind == PYTHON).any())
-        self._slowness = _slowness(launches, names) if launches is not None else 1.0
+        self._slowness = _slowness(launches, names) if launches is not None and not are_blocking else 1.0
 
     def until(self, instants: Integers) -> tuple[Integers, Integers, Integers]:
         """The number of events up to each instant, the nanoseconds to record them, and those to describe Inductor's kernels."""

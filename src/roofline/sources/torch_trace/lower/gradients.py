@@ -1,7 +1,8 @@
 """The gradients that the backward passes of a trace store for weights, and which of them an optimizer uses.
 
 A weight is told from others by the memory of its gradient, or by its shape where no ids of tensors are recorded. Of several weights of one
-shape, an optimizer that updates fewer uses the gradients that were stored first; optimizers that take turns use all of them.
+shape, an optimizer that updates fewer uses the gradients that were stored first; optimizers that take turns use all of them. Where a trace
+left out which weights are updated, gradients that no step drops are not used, if every step drops others: those of an optimizer.
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ from .recorded import Recorded
 Shape = tuple[int, ...]
 Weight = Hashable
 ZEROS = ("aten::zero_", "aten::_foreach_zero_")
+LEAST_STEPS = 2  # that show which gradients are dropped
 UNKNOWN = None  # a weight of a list that the trace left out
 
 
@@ -112,7 +114,10 @@ class StoredGradients:
 
     def end(self) -> None:
         """Notes in the graph which of its gradients no optimizer uses."""
-        if self._has_shards or not all(part.is_known for part in self._parts):
+        if self._has_shards:
+            return
+        if not all(part.is_known for part in self._parts):
+            self._end_by_drops()
             return
         take_turns = len(self._parts) > len({part.step for part in self._parts})
         for number, part in enumerate(self._parts):
@@ -126,6 +131,17 @@ class StoredGradients:
                     continue
                 gradient = self._graph.weight_gradients[stored.place]
                 self._graph.weight_gradients[stored.place] = replace(gradient, is_used=self._is_taken(gradient.array))
+
+    def _end_by_drops(self) -> None:
+        """Notes which gradients the first backward pass of every step adds to those of the step before, if each step drops others."""
+        firsts = [[stored for stored in part.stored if stored.backward == part.stored[0].backward] for part in self._parts if part.stored]
+        if len(firsts) < LEAST_STEPS or not all(part.updated and not part.is_second for part in self._parts):
+            return
+        if not all({stored.is_added for stored in first} == {True, False} for first in firsts):
+            return
+        for stored in (stored for first in firsts for stored in first if stored.is_added):
+            gradient = self._graph.weight_gradients[stored.place]
+            self._graph.weight_gradients[stored.place] = replace(gradient, is_used=self._is_taken(gradient.array))
 
     def _is_taken(self, array: int) -> bool:
         """Whether anything else than a backward pass takes an array, as far as that is sure."""
