@@ -26,6 +26,7 @@ from .joined import with_removed_launches, with_their_copies
 from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidence
 from .looped_calls import Loops, loops_of
 from .matrix_fill import fills_the_unit, matrix_fill
+from .offloaded import offloaded_tensors
 from .order import decisive_doubts, in_order
 from .program_chains import KIND as CHAIN
 from .program_chains import programs_per_step
@@ -112,7 +113,10 @@ def _diagnosed(
     left = _without(left, {id for one in counted for id in one.ops})
     gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
+    offloaded = offloaded_tensors(op_times, left, recording, machine, clock)
+    left = _without(left, {id for one in offloaded for id in one.ops})
     kernels = kernel_evidence(op_times, left, clock, gaps, limits, writer, recording.kernels, capability_of(machine))
+    kernels = [*offloaded, *kernels]
     if machine.kind == "tpu":
         kernels = [_fitting_a_tpu(one, op_times, ids, recording, machine) for one in kernels]
     found = with_their_copies(found, kernels, idle, op_times, clock)

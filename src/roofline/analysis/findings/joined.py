@@ -11,9 +11,10 @@ from ...workload import PASSES_ARRAYS
 from ..idle_time import Waiting
 from ..op_times import OpTimes
 from .clock import Clock
-from .evidence import Evidence, Note
+from .evidence import Evidence, Note, Saving
 from .idle import DISPATCH, SYNC, TRANSFER
 from .kernels import HOST_COPIES
+from .offloaded import SAVED
 
 
 def with_their_copies(
@@ -26,6 +27,8 @@ def with_their_copies(
     copies = next((one for one in kernels if one.kind == HOST_COPIES and one.saved), None)
     if copies is None or copies.saved is None:
         return [*found, *kernels]
+    if copies.group == SAVED:
+        return _with_waits_for_saved_tensors(found, kernels, copies, copies.saved, clock)
     place = _place(copies.ops, op_times)
     waits = [
         (one.saved, one)
@@ -38,6 +41,17 @@ def with_their_copies(
     took = Note("copies", {"seconds": clock.spent(op_times, copies.ops)})
     joined = replace(wait.saving(saved.plus(copies.saved), took), ops=copies.ops)
     return [*(joined if one is wait else one for one in found), *(one for one in kernels if one is not copies)]
+
+
+def _with_waits_for_saved_tensors(
+    found: Sequence[Evidence], kernels: Sequence[Evidence], copies: Evidence, saved: Saving, clock: Clock
+) -> list[Evidence]:
+    """The evidence of both origins, with the idle time of copies both ways in that of saved tensors that are copied."""
+    wait = next((one for one in found if one.kind == TRANSFER and one.saved), None)
+    if wait is None or wait.saved is None:
+        return [*found, *kernels]
+    joined = copies.saving(saved.plus(wait.saved), Note("waits", {"seconds": wait.saved.steps_s / clock.parts}))
+    return [*(one for one in found if one is not wait), *(joined if one is copies else one for one in kernels)]
 
 
 def _place(ops: Sequence[int], op_times: OpTimes) -> str:
