@@ -495,8 +495,8 @@ class IdleReason(Struct, frozen=True, kw_only=True):
     closely (``latency``), or ``unknown``. ``time_s`` is the device-seconds of its ``gaps``; those of all reasons add up to wall less busy
     time. ``by_step`` has gaps and device-seconds of each step, by the step in which a gap began. The profiler itself took about
     ``recording_s`` of it to record ``recorded`` events of the host; without it the gaps are that much shorter. ``cause`` is `BY_A_MASK`,
-    `ALLOCATES`, `CHECKS_GRADIENTS`, `CHECKS_RESULTS`, `WAITS_FOR_LAUNCHES`, `BY_AN_OPERATOR`, `UNSEEN`, `GRAPH_BREAK`, `TRIES_KERNELS`, `BY_REPEATS`,
-    `COMPUTES`, `FETCHES`, `PASSES_ARRAYS`, `READS_VALUES`, `SENDS` or nothing.
+    `ALLOCATES`, `CHECKS_GRADIENTS`, `CHECKS_RESULTS`, `WAITS_FOR_LAUNCHES`, `BY_AN_OPERATOR`, `UNSEEN`, `GRAPH_BREAK`, `TRIES_KERNELS`,
+    `BY_REPEATS`, `COMPUTES`, `FETCHES`, `PASSES_ARRAYS`, `READS_VALUES`, `SENDS` or nothing.
     """
 
     kind: str
