@@ -59,7 +59,7 @@ class Gap(Struct):
     ``fetched`` is whether the copy before the gap brought data to the host. ``silent`` is the time that the host spent in a function of the
     user that called nothing. ``recording`` is the time that the profiler took to record the ``recorded`` events of the host before the
     gap's end. ``read`` is when the host next reads a value back, if it does so repeatedly. ``by_reads`` is the share of late launches after
-    a read that it causes: less than 1 if the host would launch late without reads too.
+    a read that it causes: less than 1 if the host would launch late without reads too. ``in_loop`` is whether it does so in a loop.
     """
 
     begin: int
@@ -78,6 +78,7 @@ class Gap(Struct):
     recorded: int = 0
     read: int | None = None
     by_reads: float = 1.0
+    in_loop: bool = False
     samples: Sequence[int] = ()
 
     @property

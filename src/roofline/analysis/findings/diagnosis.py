@@ -21,7 +21,7 @@ from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
 from .clock import Clock, clock_of
 from .collectives import collective_evidence
 from .evidence import LEVERS, Evidence
-from .idle import Launching, idle_evidence, with_autotuning
+from .idle import RECORDED_KERNEL_S, RECORDED_PROGRAM_S, Launching, idle_evidence, with_autotuning
 from .joined import with_removed_launches, with_their_copies
 from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidence
 from .looped_calls import Loops, loops_of
@@ -34,7 +34,7 @@ from .single_ops import Program, doubts, op_evidence
 from .wall_clock import WallClock
 from .writing import Writer
 
-TORCH = "torch"  # the format of recordings of PyTorch's profiler
+TORCH, XSPACE = "torch", "xspace"  # the formats of recordings of PyTorch's profiler and of JAX's
 CALLBACK, GRAPH_REPLAY = "host callback", "graph replay"
 JAX, PYTORCH, COMPILED, REPLAYED, HOST = "jax", "pytorch", "compiled", "replayed", "host"  # terms of words: see `rules.words`
 COMPILED_GRAPH = "## Call CompiledFxGraph"  # the prefix of a compiled graph's name in PyTorch's traces
@@ -160,9 +160,11 @@ def _terms(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine:
 
 def _launching(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> Launching:
     """How the host launches the program."""
+    is_one = _is_one_program(op_times, ids, recording, clock)
     return Launching(
         eager=recording.format == TORCH,
-        one_program=_is_one_program(op_times, ids, recording, clock),
+        one_program=is_one,
+        recorded_s=0.0 if is_one else _recorded_launches_s(op_times, ids, recording, clock),
         loops=loops_of(op_times, ids, len(recording.steps)) if _is_launched_singly(recording) else Loops(),
         callbacks=_callbacks(op_times, ids),
     )
@@ -207,9 +209,18 @@ def _is_one_program(op_times: OpTimes, ids: Sequence[int], recording: Recording,
     return has_programs and programs_per_step(values_at(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
 
 
+def _recorded_launches_s(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> float:
+    """How long JAX's profiler takes to record the launches of an averaged step on a GPU."""
+    if not clock.per or recording.format != XSPACE or not any(device.hardware.vendor for device in recording.devices):
+        return 0.0
+    programs = programs_per_step(values_at(op_times.ops, ids), len(recording.steps))
+    kernels = sum(values_at(op_times.launches, ids)) / max(len(recording.steps), 1)
+    return (RECORDED_PROGRAM_S * programs + RECORDED_KERNEL_S * kernels) / max(len(recording.devices), 1)
+
+
 def _profiler_share(recording: Recording, machine: Machine) -> float:
     """The share of the gaps between kernels that is the profiler's overhead."""
-    return RECORDED_GAPS if recording.format == "xspace" and machine.kind == "gpu" else 0.0
+    return RECORDED_GAPS if recording.format == XSPACE and machine.kind == "gpu" else 0.0
 
 
 def _without(ids: Sequence[int], explained: Set[int]) -> Sequence[int]:

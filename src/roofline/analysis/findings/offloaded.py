@@ -28,7 +28,7 @@ def offloaded_tensors(op_times: OpTimes, ids: Sequence[int], recording: Recordin
     out = [id for copied in ways[OUT].values() for id in copied]
     kept = [id for shape in shapes for id in ways[OUT][shape]]
     steps, capacity = max(len(recording.steps), 1), machine.capacity()
-    moved = sum(op_times.ops[id].cost.known(PCIE) for id in kept)
+    moved = float(sum(op_times.ops[id].cost.known(PCIE) for id in kept))
     if not kept or moved < BOTH_WAYS * sum(op_times.ops[id].cost.known(PCIE) for id in out):
         return []
     if capacity is None or moved / steps > MOST_OF_MEMORY * capacity:

@@ -1,7 +1,8 @@
 """Values that the host reads back: the gaps of a device that they cause, in addition to the gap in which the host waits.
 
 After each read, a host that reads often, or that is faster than its device but waits once in a step, launches late for some time. A host
-that is slower than its device launches late anyway: without reads a step would be shorter only by the time that it waits in them.
+that is slower than its device launches late anyway: without reads a step would be shorter only by the time that it waits in them. But a
+loop that reads in every iteration launches for its reads alone: read together, what they read is computed together.
 
 Copies to the device from memory that is not pinned wait for the device too.
 """
@@ -24,6 +25,7 @@ from .rows import PS
 
 _TO_DEVICE, _TO_HOST = re.compile("HtoD|HostToDevice"), re.compile("DtoH|DeviceToHost")
 LEAST_IN_ROW, CLOSE = 4, 32  # LEAST_IN_ROW waits, each at most CLOSE launches after the last, keep the host from getting ahead
+LOOP = 32  # waits in a row, each at most CLOSE launches after the last: those of a loop (a choice; a model has fewer layers that read)
 DELAYED_LAUNCHES = 4  # launches that each read delays
 LONG_NS, LEAST_LONG, NEARLY_ALL = 20_000, 8, 0.95  # kernels far longer than a launch, how many there must be, and the share awaited
 
@@ -36,11 +38,12 @@ def mark_reads(gaps: Iterable[Gap], work: Work, launches: Launches, waits: Colle
         return
     starts = launches.start[places]
     launched = np.searchsorted(np.sort(launches.start[used_launches(work.launch, launches)]), starts)  # before each wait
-    often = _in_long_runs(np.diff(launched).tolist())
+    often, in_loop = (_in_long_runs(np.diff(launched).tolist(), least) for least in (LEAST_IN_ROW, LOOP))
     for gap in gaps:
         after = int(np.searchsorted(starts, (gap.launched or 0) // PS))
         if gap.launched is not None and after < len(places) and often[after]:
             gap.read = int(launches.end[places[after]] - 1) * PS
+            gap.in_loop = in_loop[after]
 
 
 def blocking_launches(work: Work, launches: Launches) -> Integers:
@@ -131,15 +134,19 @@ def mark_lost_leads(gaps: Iterable[Gap], pace: Pace, launches: Launches, waits: 
 
 
 def mark_late_hosts(gaps: Iterable[Gap], pace: Pace) -> None:
-    """Sets ``by_reads`` of gaps, if the host is slower than the device without reads too: they take only the time that the host waits."""
+    """Sets ``by_reads`` of gaps, if the host is slower than the device without reads too: they take only the time that the host waits.
+
+    Gaps in a loop that reads in each iteration are left out.
+    """
     late = pace.launching - pace.busy
     if late > 0:
         for gap in gaps:
-            gap.by_reads = pace.waited / (pace.waited + late)
+            if not gap.in_loop:
+                gap.by_reads = pace.waited / (pace.waited + late)
 
 
-def _in_long_runs(between: Sequence[int]) -> list[bool]:
-    """For waits with these numbers of launches between them, whether each follows another in a run of at least `LEAST_IN_ROW`.
+def _in_long_runs(between: Sequence[int], least: int = LEAST_IN_ROW) -> list[bool]:
+    """For waits with these numbers of launches between them, whether each follows another in a run of at least so many.
 
     A run also delays a few launches after it, so the next wait counts too if there are only few before it.
 
@@ -154,7 +161,7 @@ def _in_long_runs(between: Sequence[int]) -> list[bool]:
             runs.append([place])
     found = [False] * (len(between) + 1)
     for run, after in zip(runs, [*runs[1:], []], strict=True):
-        if len(run) >= LEAST_IN_ROW:
+        if len(run) >= least:
             for place in run[1:]:
                 found[place] = True
             if after and between[after[0] - 1] <= DELAYED_LAUNCHES * len(run):
