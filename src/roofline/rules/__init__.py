@@ -7,6 +7,7 @@ from ..workload import Avoidable
 from .dense_experts.gated import dense_experts
 from .dense_gradient.updates import dense_gradients
 from .duplicated_work.equal_values import equal_values
+from .duplicated_work.grown_sequences import grown_sequences
 from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.pooled_windows import pooled_windows
 from .duplicated_work.second_passes import second_passes
@@ -73,6 +74,7 @@ Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the wo
 # of layout, and a copy that need not be made not as one of which a part is used.
 RULES: tuple[Rule, ...] = (
     second_passes,
+    grown_sequences,
     missing_donations,
     appended_arrays,
     selected_updates,
