@@ -82,7 +82,7 @@ def _paddings(graph: Graph, node: Node, padded: Mapping[int, Paddings]) -> Paddi
         case Operator.CONVOLUTION:
             return _convolved(graph, node, padded.get(node.takes[0], ()))
         case Operator.PAD:
-            return (*_kept(graph, node, padded), *_around(graph, node))
+            return (*_kept(graph, node, padded), *_around(graph, node, padded.get(node.takes[0], ())))
         case Operator.CONCATENATE:
             return (*_kept(graph, node, padded), *_joined(graph, node))
     return _kept(graph, node, padded)
@@ -179,32 +179,39 @@ def _looked_up(graph: Graph, gather: Node, paddings: Paddings) -> Paddings:
 
 
 def _convolved(graph: Graph, convolution: Node, paddings: Paddings) -> Paddings:
-    """The padded axes of a source along which windows move, and that of its batch, in the result."""
+    """The padded axes of a source along which windows move, and that of its batch, in the result: windows with any data count as data."""
     windows, shape, result = convolution.params, graph.arrays[convolution.takes[0]].shape, graph.arrays[convolution.gives[0]].shape
     if not isinstance(windows, Windows) or len(shape) != len(result):
         return ()
-    strides = dict(zip(windows.positions, windows.strides, strict=True))
+    sides = dict(zip(windows.positions, zip(windows.sizes, windows.strides, strict=True), strict=True))
     kept = []
     for padding in paddings:
-        stride = strides.get(padding.axis, 1)
-        if padding.block != shape[padding.axis] or -(-shape[padding.axis] // stride) != result[padding.axis]:
-            continue  # windows that go beyond the edges, so that each place of the result has one of the source
+        size, stride = sides.get(padding.axis, (1, 1))
+        count, places = shape[padding.axis], result[padding.axis]
+        # Windows inside of the source, or one for each place of it.
+        if padding.block != count or places not in ((count - size) // stride + 1, -(-count // stride)):
+            continue
         start = None if padding.start is None else padding.start // stride
-        kept.append(replace(padding, block=result[padding.axis], data=-(-padding.data // stride), start=start))
+        kept.append(replace(padding, block=places, data=-(-(padding.data + size - 1) // stride), start=start))
     return tuple(padding for padding in kept if padding.data < padding.block)
 
 
-def _around(graph: Graph, node: Node) -> list[PaddedAxis]:
-    """The axes that a padding makes longer; where it is between elements, another array may be interleaved."""
+def _around(graph: Graph, node: Node, paddings: Paddings) -> list[PaddedAxis]:
+    """The axes that a padding makes longer, perhaps once more; where it is between elements, another array may be interleaved."""
     shape, source = graph.arrays[node.gives[0]].shape, graph.arrays[node.takes[0]].shape
     if not isinstance(node.params, Padding):
         return []
     sides = zip(source, shape, node.params.low, node.params.interior, strict=True)
-    return [
-        PaddedAxis(axis, size, data, node.gives[0], low, node.location)
-        for axis, (data, size, low, interior) in enumerate(sides)
-        if 0 < data < size and not interior
-    ]
+    before = {padding.axis: padding for padding in paddings if padding.block == source[padding.axis]}
+    around = []
+    for axis, (data, size, low, interior) in enumerate(sides):
+        if not 0 < data < size or interior:
+            continue
+        if (padding := before.get(axis)) is not None:
+            around.append(replace(padding, block=size, start=None if padding.start is None else padding.start + low))
+        else:
+            around.append(PaddedAxis(axis, size, data, node.gives[0], low, node.location))
+    return around
 
 
 def _joined(graph: Graph, node: Node) -> list[PaddedAxis]:

@@ -32,6 +32,13 @@ class Repeat(Struct, frozen=True):
     is_gathered: bool = False
     apart: int = 1
 
+    def covers(self, other: "Repeat") -> bool:
+        """Whether all rows that another repeat has equal are equal in this one."""
+        if self.is_gathered or other.is_gathered or self.axis != other.axis:
+            return self.pattern == other.pattern
+        ours, theirs = (round(repeat.apart / repeat.share) for repeat in (self, other))
+        return ours % theirs == 0 and other.apart % self.apart == 0
+
     @property
     def pattern(self) -> tuple[float, ...]:
         """What is equal of two arrays whose rows are equal in the same places."""
@@ -162,7 +169,7 @@ def _together(axes: OperandAxes, node: Node, repeats: Repeats) -> tuple[Repeat, 
 
     def is_repeated(repeat: Repeat, place: int) -> bool:
         is_everywhere = share_along([*sides[place].values()], (repeat.axis,)) * shape[repeat.axis] <= 1
-        return repeat.pattern in sides[place] or repeat.axis not in differing[place] or is_everywhere
+        return any(other.covers(repeat) for other in sides[place].values()) or repeat.axis not in differing[place] or is_everywhere
 
     together: dict[tuple[float, ...], Repeat] = {}
     for place, side in enumerate(sides):
