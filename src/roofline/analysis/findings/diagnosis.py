@@ -22,6 +22,7 @@ from .clock import Clock, clock_of
 from .collectives import collective_evidence
 from .evidence import LEVERS, Evidence
 from .idle import RECORDED_KERNEL_S, RECORDED_PROGRAM_S, Launching, idle_evidence, with_autotuning
+from .image_by_image import images_one_by_one
 from .joined import with_removed_launches, with_their_copies
 from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidence
 from .looped_calls import Loops, loops_of
@@ -114,9 +115,10 @@ def _diagnosed(
     gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
     offloaded = offloaded_tensors(op_times, left, recording, machine, clock)
-    left = _without(left, {id for one in offloaded for id in one.ops})
+    images = images_one_by_one(op_times, left, clock) if _is_launched_singly(recording) else []
+    left = _without(left, {id for one in (*offloaded, *images) for id in one.ops})
     kernels = kernel_evidence(op_times, left, clock, gaps, limits, writer, recording.kernels, capability_of(machine))
-    kernels = [*offloaded, *kernels]
+    kernels = [*offloaded, *images, *kernels]
     if machine.kind == "tpu":
         kernels = [_fitting_a_tpu(one, op_times, ids, recording, machine) for one in kernels]
     found = with_their_copies(found, kernels, idle, op_times, clock)

@@ -13,6 +13,7 @@ from ..op_times import OpTimes
 from .clock import Clock
 from .evidence import Evidence, Note, Saving
 from .idle import DISPATCH, SYNC, TRANSFER
+from .image_by_image import GROUP as IMAGES
 from .kernels import HOST_COPIES
 from .offloaded import SAVED
 
@@ -78,7 +79,7 @@ def with_removed_launches(found: Sequence[Evidence], op_times: OpTimes, ids: Seq
         return list(found)
     joined = []
     for one in found:
-        removed = sum(counts.get(id, 0.0) for id in one.ops if _is_removed(one.kind, op_times, id))
+        removed = sum(counts.get(id, 0.0) for id in one.ops if one.group == IMAGES or _is_removed(one.kind, op_times, id))
         share = min(removed / every, left)
         more = waits.saved.times(share)
         if one.saved is None or more.steps_s < clock.notable_s:
