@@ -12,6 +12,7 @@ from .duplicated_work.loop_invariants import loop_invariants
 from .duplicated_work.pooled_windows import pooled_windows
 from .duplicated_work.second_passes import second_passes
 from .duplicated_work.shuffles import shuffles
+from .duplicated_work.whole_sequences import whole_sequences
 from .gathered_arrays.values import gathered_values
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.channels import channels_first
@@ -75,6 +76,7 @@ Rule = Callable[[Graph], Iterator[tuple[int, Avoidable]]]  # kernels, and the wo
 RULES: tuple[Rule, ...] = (
     second_passes,
     grown_sequences,
+    whole_sequences,
     missing_donations,
     appended_arrays,
     selected_updates,

@@ -45,11 +45,11 @@ class PaddedAxis(Struct, frozen=True):
 Paddings = tuple[PaddedAxis, ...]
 
 
-def padded_axes(graph: Graph) -> dict[int, Paddings]:
-    """The padded axes of each array that has some."""
-    padded: dict[int, Paddings] = {}
+def padded_axes(graph: Graph, given: Mapping[int, Paddings] | None = None) -> dict[int, Paddings]:
+    """The padded axes of each array that has some; or, of some ``given`` arrays, of those that follow from them."""
+    padded, padding = dict(given or {}), () if given else PADDING
     for node in graph.nodes:
-        if not node.gives or (node.operator not in PADDING and padded.keys().isdisjoint(node.takes)):
+        if not node.gives or (node.operator not in padding and padded.keys().isdisjoint(node.takes)):
             continue
         paddings = _paddings(graph, node, padded)
         shape = graph.arrays[node.gives[0]].shape
