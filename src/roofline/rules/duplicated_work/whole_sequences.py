@@ -37,7 +37,7 @@ def whole_sequences(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 
 def _grown_by_one(graph: Graph) -> Iterator[tuple[int, Paddings]]:
-    """The arrays of whole numbers that a program or a loop gets, and hands on with one more token written, which follows from all of them."""
+    """The arrays of whole numbers that a program or a loop gets, and hands on with one more token, which follows from all."""
     handed_on = {after: before for region in graph.regions for before, after in zip(region.carried, region.handed_on, strict=True)}
     for write in graph.of(*_WRITING):
         target = graph.origin(write.takes[0])

@@ -91,7 +91,7 @@ def explain(
         return [unexplained(gaps) for gaps in gaps_by_device]
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
     reads, sends = waiting_calls(work, launches, names, captured, waits)
-    blocking = blocking_launches(work, launches)
+    blocking = np.empty(0, np.int64) if on_cpu else blocking_launches(work, launches)
     are_blocking, reads = bool(len(blocking)), np.union1d(reads, blocking)
     awaited = {*waits, *distinct(launches.name[blocking]).tolist()}
     for one, gaps in zip(devices, gaps_by_device, strict=True):
