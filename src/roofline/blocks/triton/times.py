@@ -26,7 +26,8 @@ from .traffic import Traffic, traffic_of
 from .warp import Costs, Line, Uses, followed
 from .work import work_of
 
-SHARPNESS = 4.0  # of the norm that combines what overlaps on a core
+SHARPNESS = 3.0  # of the norm that combines what overlaps on a core
+DATA = ("shared", "l1", "l2 port")  # units of a core that move data to and from its registers and matrix unit
 SHARPNESS_SHARED = 2.0  # the same for what the cores share: latencies grow as it fills
 MOST_BLOCKS = 4096  # that are evaluated
 SAMPLES = 5
@@ -167,6 +168,13 @@ def _demand(uses: list[Uses], shares: list[float], binary: Binary, fits: Occupan
     )
 
 
+def _paths(wave: Mapping[str, float]) -> tuple[float, ...]:
+    """The paths of a core that overlap: a block alone, the busiest unit that moves data, the matrix unit, the busiest of the others."""
+    others = [cycles for unit, cycles in wave.items() if unit not in ("alone", "matrix", "spills", *DATA)]
+    data = [wave.get(unit, 0.0) for unit in DATA]
+    return wave["alone"], max(data), wave.get("matrix", 0.0), max(others, default=0.0)
+
+
 def timed(demand: Demand, chip: Chip) -> tuple[float, dict[str, float]]:
     """The time that this takes, and the seconds of everything that overlaps in it."""
     full, rest = divmod(demand.blocks, demand.resident * chip.cores)
@@ -174,7 +182,7 @@ def timed(demand: Demand, chip: Chip) -> tuple[float, dict[str, float]]:
     cycles, parts = 0.0, dict.fromkeys(["alone", *demand.units], 0.0)
     for resident, times in waves:
         wave = {"alone": demand.alone, **{unit: resident * used for unit, used in demand.units.items()}}
-        cycles += times * combined(wave.values())
+        cycles += times * combined(_paths(wave))
         for part, used in wave.items():
             parts[part] += times * used
     seconds = {**{part: used / chip.clock for part, used in parts.items()}, **demand.shared_s, "launch": chip.launch_s}
