@@ -105,7 +105,7 @@ def test_the_command_takes_a_case_and_writes_all_forms(
     assert main(["blocks", "block_cases:case", "--chip", "h100", "--space", "BM=64,128", "--csv", "-", "-o", "blocks.html"]) == 0
     sys.modules.pop("block_cases", None)
     assert (asked["kernel"], asked["args"], asked["grid"], asked["chip"], asked["space"]) == (1, (2,), 3, "h100", {"BM": [64, 128]})
-    assert asked["named"] == {"D": 4}
+    assert asked["D"] == 4
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["BM"] for row in rows] == ["64", "192", "128", "512"]
     assert (tmp_path / "blocks.html").read_text().startswith("<!doctype html>")

@@ -7,11 +7,12 @@ import pytest
 
 from frozen_kernels import frozen, one_of
 from roofline.blocks.occupancy import occupancy
+from roofline.blocks.results import with_shares
 from roofline.blocks.triton.addresses import corners, evaluate, whole
 from roofline.blocks.triton.chips import chip_for
 from roofline.blocks.triton.ir import read_ir, type_of
 from roofline.blocks.triton.loops import dot_flops, trip_counts
-from roofline.blocks.triton.predicting import configuration_of, grid_of, with_shares
+from roofline.blocks.triton.predicting import configuration_of, grid_of
 from roofline.blocks.triton.sass import read_sass
 from roofline.blocks.triton.times import Demand, combined, estimate, timed
 from roofline.blocks.triton.traffic import tile_bytes, traffic_of

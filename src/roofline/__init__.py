@@ -12,7 +12,6 @@ command line start at once.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .blocks import blocks as blocks
 from .capture import capture as capture
 from .errors import FormulaError as FormulaError
 from .errors import MachineError as MachineError
@@ -23,6 +22,7 @@ from .errors import SourceError as SourceError
 from .errors import UnitError as UnitError
 from .errors import UsageError as UsageError
 from .integrations import show_reports_in_notebooks
+from .integrations.kernel_blocks import blocks as blocks
 from .plan import plan as plan
 from .plan import plan_serving as plan_serving
 

@@ -3,8 +3,10 @@
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..errors import UsageError
+from ..machine import Machine
 
 EQUAL = 0.05  # configurations this close to the best are not told apart
 LIMITS = {
@@ -59,6 +61,7 @@ class Configuration(Struct, frozen=True, kw_only=True):
     work: dict[str, float] = {}
     bytes: dict[str, float] = {}
     lines: tuple[Line, ...] = ()
+    slots: dict[str, float] = {}
     measured_s: float | None = None
 
     @property
@@ -93,3 +96,18 @@ class Blocks(Struct, frozen=True, kw_only=True):
 def ranked(configs: "list[Configuration]") -> tuple[Configuration, ...]:
     """The best first, those that cannot run last."""
     return tuple(sorted(configs, key=lambda config: (config.time_s is None, config.time_s or 0.0)))
+
+
+def with_shares(found: list[Configuration], machine: Machine) -> list[Configuration]:
+    """Configurations with their share of the roofline: the least that any of them computes and moves, at the chip's full rates."""
+    timed = [config for config in found if config.time_s is not None]
+    least: dict[str, float] = {}
+    for resource in {name for config in timed for name in (*config.work, *config.bytes)}:
+        least[resource] = min({**config.work, **config.bytes}.get(resource, 0.0) for config in timed)
+    units: dict[str, float] = {}
+    for resource, amount in least.items():
+        ceiling = machine.resolve(resource)
+        if ceiling:
+            units[ceiling.resource.unit] = units.get(ceiling.resource.unit, 0.0) + amount / ceiling.rate
+    floor = max(units.values(), default=0.0)
+    return [config if config.time_s is None else replace(config, share=floor / config.time_s) for config in found]

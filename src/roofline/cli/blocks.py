@@ -4,9 +4,9 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..blocks.door import predict
 from ..blocks.results import Blocks
 from ..errors import UsageError
+from ..integrations.kernel_blocks import blocks as predict
 from ..render.blocks.text import TOP, block_rows, blocks_text, explanation
 from ..render.tables import Paper
 from .functions import load_function
@@ -22,8 +22,8 @@ DEFAULT = "h200"
 def parser() -> Parser:
     made = Parser(
         "blocks",
-        "Which block sizes, warps and stages a Triton kernel should have on a chip: each configuration is compiled here, without the "
-        "device, and its time predicted from the machine code and what it loads; ranked, with what limits each, or why it cannot run.",
+        "Which block sizes, warps and stages a Triton or Pallas kernel should have on a chip: each configuration is compiled here, "
+        "without the device, and its time predicted from what the compiler says; ranked, with what limits each, or why it cannot run.",
         "roofline blocks kernels:matmul_case --chip h200",
     )
     made.add_argument(
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
     chip = args.chip or case.get("chip", DEFAULT)
     named = {name: value for name, value in case.items() if name not in (*ARGUMENTS, "chip")}
     with progress("compiling configurations") as tell:
-        blocks = predict(case["kernel"], case["args"], grid=case.get("grid"), chip=chip, space=space, progress=tell, named=named)
+        blocks = predict(case["kernel"], case["args"], grid=case.get("grid"), chip=chip, space=space, progress=tell, **named)
     emit(args, lambda page: _text(args, blocks, page), blocks, lambda: block_rows(blocks))
     if args.output:
         from ..machines import load

@@ -8,9 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...errors import UsageError
-from ...machine import Machine
 from ..pool import Progress, side_by_side
-from ..results import Blocks, Configuration, Line, ranked
+from ..results import Blocks, Configuration, Line, ranked, with_shares
 from ..space import Space, configurations
 from .chips import chip_for
 from .compiling import Binary, Lowered, compile_ir, lower, own_configurations
@@ -41,12 +40,19 @@ def predict_triton(
     timed = side_by_side(predicted, jobs, lambda why: Configuration(config={}, refused=f"the compiler's process {why}"), progress)
     found = [refused[number] if number in refused else replace(timed[places[number]], config=config) for number, config in enumerate(asked)]
     return Blocks(
-        kernel=getattr(kernel, "__name__", None) or str(getattr(kernel, "fn", kernel)),
+        kernel=name_of(kernel),
         chip=machine.chip_name,
         compiler=f"Triton {version('triton')}",
         evidence=chip.core.evidence,
         configs=ranked(with_shares(found, machine)),
     )
+
+
+def name_of(kernel: Any) -> str:
+    """The function's name, inside of heuristics and autotuning."""
+    while not hasattr(kernel, "__name__") and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    return str(getattr(kernel, "__name__", kernel))
 
 
 def grid_of(grid: Grid, values: dict[str, Any]) -> tuple[int, int, int]:
@@ -100,18 +106,3 @@ def _lines(found: Estimate) -> tuple[Line, ...]:
         text = texts[file][number - 1].strip() if 0 < number <= len(texts[file]) else ""
         lines.append(Line(file=file, line=number, share=cycles / total if total else 0.0, text=text))
     return tuple(lines)
-
-
-def with_shares(found: list[Configuration], machine: Machine) -> list[Configuration]:
-    """Configurations with their share of the roofline: the least that any of them computes and moves, at the chip's full rates."""
-    timed = [config for config in found if config.time_s is not None]
-    least: dict[str, float] = {}
-    for resource in {name for config in timed for name in (*config.work, *config.bytes)}:
-        least[resource] = min({**config.work, **config.bytes}.get(resource, 0.0) for config in timed)
-    units: dict[str, float] = {}
-    for resource, amount in least.items():
-        ceiling = machine.resolve(resource)
-        if ceiling:
-            units[ceiling.resource.unit] = units.get(ceiling.resource.unit, 0.0) + amount / ceiling.rate
-    floor = max(units.values(), default=0.0)
-    return [config if config.time_s is None else replace(config, share=floor / config.time_s) for config in found]

@@ -44,6 +44,8 @@ VARIABLES = {
     "TPU_MIN_LOG_LEVEL": "3",
     "TPU_STDERR_LOG_LEVEL": "3",
 }
+BUNDLES = "bundles"  # the folder with the bundles of each instruction, for a job that asks for them
+DUMP_BUNDLES = "--xla_jf_dump_to={folder} --xla_jf_dump_llo_text=true --xla_jf_dump_llo_pass_label_regex=final_bundles"
 DEVICES_FLAG = "--xla_force_host_platform_device_count"
 POLL_S = 0.2
 INNER = "roofline-programs"  # the folder inside the cache folder
@@ -69,7 +71,7 @@ class Job(Struct, frozen=True, kw_only=True):
     with its arguments. ``mesh`` are the axes of the mesh with their sizes, ``batch_args`` and ``shard`` say how arguments without
     shardings are divided (`lowering.placed`), ``options`` are the compiler's. ``assumed`` is what was assumed about a portable one,
     ``replicated`` what every device has of it whole. ``changes`` are made to the function first (`changes`). ``python`` is one that has
-    the compiler, where the user's environment names none.
+    the compiler, where the user's environment names none. ``bundles`` is whether to write those that the compiler schedules.
     """
 
     slice: Slice
@@ -84,6 +86,7 @@ class Job(Struct, frozen=True, kw_only=True):
     replicated: Replicated | None = None
     changes: tuple[str, ...] = ()
     python: str = ""
+    bundles: bool = False
 
     def __post_init__(self) -> None:
         sizes = list((self.mesh or {}).values())
@@ -190,6 +193,8 @@ def compiled(
                 os.utime(files)  # marks it as just used
         else:
             _keep(folder / "dump", files, answer)
+            if job.bundles and (folder / BUNDLES).is_dir():
+                shutil.move(folder / BUNDLES, files / BUNDLES)
             if cache is not None:
                 _store(files, cache / answer.key)
         if answer.refused and not list(files.glob(ASSIGNED)):
@@ -238,7 +243,7 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
     with log.open("wb") as stream:
         command = [os.environ.get(PYTHON_VARIABLE) or job.python or sys.executable, "-P", str(CHILD), str(folder)]
         process = subprocess.Popen(
-            command, env=_environment(job.slice.devices), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
+            command, env=_environment(job, folder), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
         )
         try:
             _watch(process, folder, bounds, fits)
@@ -255,9 +260,12 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
         raise SourceError(f"{job.function}: the TPU compiler's process ended with status {process.returncode}{why}") from None
 
 
-def _environment(devices: int) -> dict[str, str]:
+def _environment(job: Job, folder: Path) -> dict[str, str]:
     """The process's variables: the user's, those of the compiler, and as many CPU devices as the slice has, on which a mesh can be made."""
-    return {**os.environ, **VARIABLES, "XLA_FLAGS": cpu_devices(devices)}
+    own = {"XLA_FLAGS": cpu_devices(job.slice.devices)}
+    if job.bundles:
+        own["LIBTPU_INIT_ARGS"] = f"{os.environ.get('LIBTPU_INIT_ARGS', '')} {DUMP_BUNDLES.format(folder=folder / BUNDLES)}".strip()
+    return {**os.environ, **VARIABLES, **own}
 
 
 def cpu_devices(devices: int, *, keep: bool = False) -> str:

@@ -18,13 +18,15 @@ HEADERS = ("time", "interval", "roofline", "limit", "registers", "spills", "memo
 
 def blocks_text(blocks: Blocks, paper: Paper = PLAIN, *, top: int = TOP) -> str:
     """The first screen."""
-    prose = paper.no_wider(SCREEN)
+    prose, best = paper.no_wider(SCREEN), best_sentence(blocks)
     can_run = [config for config in blocks.configs if config.time_s is not None]
     names = list(dict.fromkeys(name for config in blocks.configs for name in config.config))
     measured = any(config.measured_s is not None for config in can_run)
     headers = ("#", *(SETTINGS.get(name, name) for name in names), *(("measured",) if measured else ()), *HEADERS)
     rows = [_row(blocks, number, config, names, measured) for number, config in enumerate(can_run[:top], 1)]
-    lines = [paper.paint(subject(blocks), "bold"), prose.paragraph(best_sentence(blocks)), "", side_by_side(headers, rows, paper, left=1)]
+    told = [column for column in range(len(headers)) if any(row[column] != "" for row in rows)]
+    shown = side_by_side([headers[column] for column in told], [[row[column] for column in told] for row in rows], paper, left=1)
+    lines = [paper.paint(subject(blocks), "bold"), prose.paragraph(best), "", shown]
     hidden = len(can_run) - top
     lines.append(f"{number_of(len(can_run), 'configuration')} can run" + (f"; {hidden:,} more with --top" if hidden > 0 else ""))
     for reason, count in refusals(blocks).items():
@@ -93,14 +95,15 @@ def explanation(blocks: Blocks, number: int, paper: Paper = PLAIN) -> str:
     lines = [
         [f"{line.file.rpartition('/')[2]}:{line.line}", percent(line.share), line.text] for line in config.lines if line.share > LEAST_LINE
     ]
+    slots = [[slot, f"{count:.2f}"] for slot, count in config.slots.items()]
     return "\n".join(
         [
             paper.paint(f"{blocks.kernel} on {blocks.chip}, {config.name}: {_time(config.time_s)} ({_interval(config)})", "bold"),
             f"limited by {LIMITS[config.limit]}",
             "",
             table(("overlapping part", "time", "of the whole"), parts, paper),
-            "",
-            table(("line", "cycles", "source"), lines, paper, left=3, elastic=2),
+            *(["", table(("line", "cycles", "source"), lines, paper, left=3, elastic=2)] if lines else []),
+            *(["", table(("slot", "operations in a bundle"), slots, paper)] if slots else []),
         ]
     )
 

@@ -1,0 +1,66 @@
+"""Bundles of Pallas kernels: what they execute, by loops and predicates, and how long the matrix units are kept."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import roofline as rl
+from roofline.blocks.pallas.bundles import read_bundles
+from roofline.errors import SourceError
+from roofline.jax.tpu.blocks import bundles_of, reason
+
+# One bundle before a loop of 10 trips, which has four: a product on each unit, a branch that skips one, and the exit test.
+TEXT = """
+     0   :  { %s0 = smov 1 }
+   0x1 LB: > { %v1 = vmatmul.bf16.gmra.mxu0 %v0  ;;  %v2 = vmatmul.bf16.gmra.mxu1 %v0 }
+   0x2   : > { %9 = sbr.rel (%p8) target = $region28 }
+   0x3   : > { %v3 = vadd.f32 %v1, %v2  ;;  %v4 = vld [vmem:[#allocation2_spill] sm:$0xff] }
+   0x4 PF: > { %p3 = scmp.ge.s32.totalorder %s1, 10 /* loop exit test */ }
+   0x5   : > { %20 = sbr.rel (!%p3) target = $region94 }
+"""
+
+
+def test_bundles_of_a_loop_count_its_trips() -> None:
+    found = read_bundles(TEXT, "v5e")
+    assert (found.written, found.executed, found.spilled) == (6, 1 + 5 * 10, 1)
+    assert found.always == 1 + 4 * 10  # one bundle of five is behind a predicate
+    # A product of 16 rows keeps its unit 16 cycles on v5e: 160 in all, longer than the bundles; 8 on v6e.
+    assert (found.matrix, found.cycles) == (160, 160)
+    assert read_bundles(TEXT, "v6e").cycles == max(51, 80)
+    assert (found.slots["matrix"], found.slots["load"], found.slots["vector"]) == (20, 10, 10)
+
+
+def test_generations_without_a_known_matrix_unit_are_refused() -> None:
+    with pytest.raises(SourceError, match="bundles of v9"):
+        read_bundles(TEXT, "v9")
+
+
+def test_files_of_a_dump_are_read_by_instruction(tmp_path: Path) -> None:
+    for name in ("1-matmul.1-01-final_bundles.txt", "1-TLP-01-final_bundles.txt", "1-matmul.1-00-schedule-analysis_final_bundles.txt"):
+        (tmp_path / name).write_text(TEXT)
+    assert list(bundles_of(tmp_path, "v6e")) == ["matmul.1"]
+
+
+def test_a_refusal_says_what_is_missing() -> None:
+    text = (
+        "RESOURCE_EXHAUSTED: E1001: %a = custom-call(). Scoped allocation with size 33.83M and limit 32.00M exceeded it by 1.83M. It (see)"
+    )
+    assert reason(text) == "out of VMEM: Scoped allocation with size 33.83M and limit 32.00M exceeded it by 1.83M."
+    assert reason("something else") == "something else"
+
+
+@pytest.mark.tpu
+@pytest.mark.skipif("ROOFLINE_TPU_PYTHON" not in os.environ, reason="needs the TPU compiler")
+def test_blocks_of_a_product_are_ordered_by_their_schedule() -> None:
+    pytest.importorskip("jax")
+    import jax
+    import jax.numpy as jnp
+
+    from pallas_products import product
+
+    shape = jax.ShapeDtypeStruct((2048, 2048), jnp.bfloat16)
+    found = rl.blocks(product, (shape, shape), chip="v6e", space={"block": (256, 512, 2048)})
+    assert found.best.config["block"] == 512
+    assert json.loads(rl.to_json(found))["configs"][0]["limit"] in ("bundles", "matrix", "dma")
