@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import roofline as rl
-from roofline.analysis.played.times import replayed
+from roofline.analysis.played.times import links_of, replayed
 from roofline.cost import NOTHING
 from roofline.operation import Compiled
 from roofline.report import Report
 from roofline.schedule import Loop, Schedule, Turn, executions
 from roofline.timeline import CORE, DMA, HOST, Load, Played, Stretch, play
+from roofline.topology import Torus
 from roofline.workload import Op, Recording, Workload
 
 DATA = Path(__file__).parent / "data" / "tpu"
@@ -75,6 +76,34 @@ def test_links_carry_one_collective_at_a_time_and_two_directions_at_once() -> No
     assert played((starts(0), starts(1), awaits(0), awaits(1)), up, both).time_s == 6
     # A collective without a start occupies the core, and waits for the links.
     assert played((starts(0), runs(1)), up, Load(seconds=2, engines=(CORE, "links up"))).time_s == 3 + 2
+
+
+def collective(beside: bool = True, towards: str = "", axes: tuple[int, ...] = ()) -> Op:
+    return Op(name="exchange", cost=NOTHING, towards=towards, compiled=Compiled(beside=beside, axes=axes))
+
+
+def test_a_collective_occupies_the_links_of_its_axes_alone() -> None:
+    torus = Torus(largest=(16, 16), ring=16)
+    square, line = torus.slice((4, 4)), torus.slice((4, 1))
+    assert links_of(collective(axes=(1,)), square) == ("links y up", "links y down")
+    assert links_of(collective(axes=(1,), towards="down"), square) == ("links y down",)
+    assert links_of(collective(), square) == ("links x up", "links x down", "links y up", "links y down")  # its axes are not known
+    assert links_of(collective(axes=(0,)), line) == links_of(collective(), None) == ("links up", "links down")
+    # Two at once on two axes take the longer; on the same axis they follow one another.
+    for axes, time_s in (((0, 1), 3), ((0, 0), 5)):
+        two = [
+            Load(seconds=seconds, engines=links_of(collective(axes=(axis,)), square)) for seconds, axis in zip((3, 2), axes, strict=True)
+        ]
+        assert played((starts(0), starts(1), awaits(0), awaits(1)), *two).time_s == time_s
+
+
+def test_the_axes_of_a_training_step_are_busy_as_their_groups_say() -> None:
+    # fsdp 16 spans x and y of a 4x4x4 slice, tensor 4 spans z, and has most of the collectives.
+    report = rl.analyze(DATA / "steps" / "decoder_32b_v5p_4x4x4.hlo.gz", "v5p:4x4x4")
+    assert report.predicted is not None
+    shares = {engine.name: engine.share for engine in report.predicted.engines}
+    assert shares["links x up"] == pytest.approx(shares["links y up"], abs=0.001)
+    assert shares["links x up"] < 0.05 < 0.1 < shares["links z up"]
 
 
 def test_the_host_link_is_an_engine_of_its_own() -> None:

@@ -169,11 +169,13 @@ class Compiled(Struct, frozen=True, kw_only=True):
     """What a compiled program says of an op besides its cost.
 
     ``beside`` is whether it runs beside the ops after it: an asynchronous copy or collective; ``in_place`` whether it writes over an
-    operand. ``cycles`` is the compiler's own estimate of one execution, in cycles of one core, ``products`` its work on the matrix unit.
+    operand. ``axes`` are those of the slice over whose links a collective goes, by number; empty where it goes over all, or they are not
+    known. ``cycles`` is the compiler's own estimate of one execution, in cycles of one core, ``products`` its work on the matrix unit.
     """
 
     beside: bool = False
     in_place: bool = False
+    axes: tuple[int, ...] = ()
     cycles: float | None = None
     products: tuple[MatrixWork, ...] = ()
 

@@ -190,7 +190,7 @@ def _replayed(before: Recording, after: Recording, state: State) -> Recording:
     """A program after changes whose schedule was played: what was hidden may be exposed now, and the other way round."""
     ops = before.workload.ops
     floor_s = PlacedOps(ops, state.machine, IDEAL).floor_s
-    return replayed(before, after, loads_of(ops, predictions(before, state.machine, state.calibration), floor_s))
+    return replayed(before, after, loads_of(ops, predictions(before, state.machine, state.calibration), floor_s, state.machine))
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:

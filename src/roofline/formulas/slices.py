@@ -20,13 +20,15 @@ GATHERS, REDUCES, EXCHANGES = ("all-gather", "reduce-scatter"), ("all-reduce",),
 class Span(Struct, frozen=True):
     """The axes of a slice that a group spans, ``inside`` devices of each chip; ``sharing`` groups are on the same chips, and links.
 
-    ``assumed`` is true where the devices' numbers do not say which axes they are, and a compact group is taken.
+    ``places`` are the numbers of the axes. ``assumed`` is true where the devices' numbers do not say which axes they are, and a compact
+    group is taken.
     """
 
     axes: tuple[Axis, ...]
     inside: int = 1
     sharing: int = 1
     assumed: bool = False
+    places: tuple[int, ...] = ()
 
     @property
     def chips(self) -> int:

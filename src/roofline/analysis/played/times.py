@@ -13,13 +13,14 @@ from ...report import Expected
 from ...resource import HBM, PCIE
 from ...schedule import EngineUse, PredictedTime, Schedule
 from ...timeline import CORE, DMA, HOST, Load, Played, play
+from ...topology import Topology
 from ...units import percent
 from ...workload import Coverage, Op, Recording, Share, Step, Workload
 from .lanes import lane_of
 
 STEP = 0  # the key of the only step
 UP, DOWN = "up", "down"
-LINKS = ("links up", "links down")
+LINKS, AXES = "links", "xyz"  # the links of each axis of a slice, each way, are an engine: those of a torus of two axes are "links x up", …
 SOURCES = ("the compiler's cycles", "the limits of the units", "collectives by their links", "unknown: their minimum is taken")
 
 
@@ -28,7 +29,7 @@ def with_played_times(recording: Recording, machine: Machine, predicted: Mapping
     ops = recording.workload.ops
     if not recording.schedules or not predicted or machine.kind != "tpu" or any(op.time_s is not None for op in ops):
         return recording
-    runs = [_played(recording.schedules, loads_of(ops, predicted, floor_s, bound)) for bound in ("time_s", "low_s", "high_s")]
+    runs = [_played(recording.schedules, loads_of(ops, predicted, floor_s, machine, bound)) for bound in ("time_s", "low_s", "high_s")]
     middle, low, high = runs
     timed = _with_times(recording, middle)
     total = sum(played.time_s for played in middle)
@@ -81,19 +82,30 @@ def _played(schedules: Sequence[Schedule], loads: Sequence[Load]) -> list[Played
     return [play(schedule, loads) for schedule in schedules]
 
 
-def loads_of(ops: Sequence[Op], predicted: Mapping[int, Prediction], floor_s: Sequence[float], bound: str = "time_s") -> list[Load]:
+def loads_of(
+    ops: Sequence[Op], predicted: Mapping[int, Prediction], floor_s: Sequence[float], machine: Machine, bound: str = "time_s"
+) -> list[Load]:
     """What one execution of each op takes of the machine."""
-    return [load_of(op, predicted.get(number), floor_s[number], bound) for number, op in enumerate(ops)]
+    return [load_of(op, predicted.get(number), floor_s[number], machine.topology, bound) for number, op in enumerate(ops)]
 
 
-def load_of(op: Op, prediction: Prediction | None, floor_s: float, bound: str = "time_s") -> Load:
+def links_of(op: Op, topology: Topology | None) -> tuple[str, ...]:
+    """The links that a collective occupies: those of its axes, of all where it is not known which, each way or the one that it goes."""
+    ways = tuple(way for way in (UP, DOWN) if op.towards in ("", way))
+    axes = [place for place, axis in enumerate(topology.axes) if axis.size > 1] if topology is not None else []
+    if len(axes) < 2:
+        return tuple(f"{LINKS} {way}" for way in ways)
+    return tuple(f"{LINKS} {AXES[axis]} {way}" for axis in (op.compiled.axes or axes) if axis in axes for way in ways)
+
+
+def load_of(op: Op, prediction: Prediction | None, floor_s: float, topology: Topology | None, bound: str = "time_s") -> Load:
     """What one execution of an op takes of the machine."""
     count = op.count or 1
     seconds = (floor_s if prediction is None else float(getattr(prediction, bound))) / count
     memory_s = min((prediction.terms.get(HBM.name, 0.0) if prediction else 0.0) / count, seconds)
     links = {resource.unit for resource, _ in op.cost.amounts if resource.is_link}
     if links - {PCIE.unit}:
-        ways = tuple(way for way, name in zip(LINKS, (UP, DOWN), strict=True) if op.towards in ("", name))
+        ways = links_of(op, topology)
         return Load(seconds=seconds, engines=ways if op.compiled.beside else (CORE, *ways))
     if not op.compiled.beside:
         return Load(seconds=seconds, memory_s=memory_s)
@@ -122,10 +134,17 @@ def _priced_s(ops: Sequence[Op]) -> float:
 
 def _engines(played: Sequence[Played], total: float) -> Iterator[EngineUse]:
     """How long each engine is busy, the core first."""
-    for engine in (CORE, DMA, *LINKS, HOST):
+    links = sorted({engine for one in played for engine in one.busy_s if engine.startswith(LINKS)}, key=_order)
+    for engine in (CORE, DMA, *links, HOST):
         busy_s = sum(one.busy_s.get(engine, 0.0) for one in played)
         if busy_s:
             yield EngineUse(name=engine, busy_s=busy_s, share=min(busy_s / total, 1.0) if total else 0.0)
+
+
+def _order(engine: str) -> tuple[list[str], bool]:
+    """Links by their axis, up before down."""
+    *axis, way = engine.split()
+    return axis, way == DOWN
 
 
 def _evidence(played: Sequence[Played], predicted: Mapping[int, Prediction]) -> str:

@@ -75,7 +75,7 @@ def _on_slice(site: Site, network: Network, opcode: str, size: int, devices: int
     notes = ledger.notes
     if topology and span is not own:
         notes = (*notes, f"the compiler runs it over these axes; by the devices' numbers it would be over {own}")
-    return Price(whole_cost(ledger), opcode, notes)
+    return Price(whole_cost(ledger), opcode, notes, axes=span.places)
 
 
 def _permuted(site: Site, network: Network, size: int) -> Price:
@@ -90,7 +90,8 @@ def _permuted(site: Site, network: Network, size: int) -> Price:
     notes = ("its devices are taken to be neighbours on the slice",) if crossed.assumed else ()
     if crossed.payloads > 1:
         notes = (*notes, f"{crossed.payloads} payloads cross the busiest link")
-    return Price(Cost.of({link: crossed.payloads * size, f"{link}/hop": crossed.links}), "collective-permute", notes)
+    cost = Cost.of({link: crossed.payloads * size, f"{link}/hop": crossed.links})
+    return Price(cost, "collective-permute", notes, axes=crossed.axes)
 
 
 def slice_note(module: HloModule, machine: Machine | None) -> str:

@@ -16,10 +16,10 @@ _UNKNOWN = 2**63 - 1  # what it writes for work of the SparseCore
 def compiled(instruction: Instruction, price: Price) -> Compiled:
     """What the program says of an instruction."""
     beside, cycles = instruction.opcode in STARTS or price.beside, estimated_cycles(instruction)
-    if not (beside or cycles or price.products):
+    if not (beside or cycles or price.products or price.axes):
         return UNSTATED
     in_place = _IN_PLACE in instruction.backend_config_text
-    return Compiled(beside=beside, in_place=in_place, cycles=cycles, products=price.products)
+    return Compiled(beside=beside, in_place=in_place, axes=price.axes, cycles=cycles, products=price.products)
 
 
 def estimated_cycles(instruction: Instruction) -> float | None:

@@ -218,6 +218,7 @@ def _exchanging(pricer: Pricer, site: Site, launch: Kernel) -> Price:
         total.add(priced.cost, notes=priced.notes)
     beside = exchanges.is_asynchronous and launch.cost == NOTHING
     ways = {priced.towards for priced in crossing}
+    axes = {axis for priced in crossing for axis in priced.axes} if all(priced.axes for priced in crossing) else ()
     return Price(
         total.cost,
         crossing[0].category,
@@ -225,6 +226,7 @@ def _exchanging(pricer: Pricer, site: Site, launch: Kernel) -> Price:
         products=launch.products,
         beside=beside,
         towards=ways.pop() if len(ways) == 1 else "",
+        axes=tuple(sorted(axes)),
     )
 
 

@@ -19,14 +19,15 @@ from ..ir.attributes import ReplicaGroups
 def span_of(groups: ReplicaGroups | None, size: int, topology: Topology) -> Span:
     """The axes that groups of this size span."""
     if size == topology.devices:
-        return Span(topology.axes, inside=topology.devices_per_chip)
+        return Span(topology.axes, inside=topology.devices_per_chip, places=tuple(range(len(topology.axes))))
     listed = groups.groups if groups is not None else ()
     axes = _spanned(listed, size, topology)
     if axes is None:
         inside = gcd(size, topology.devices_per_chip)
         return Span(_compact(size // inside, topology), inside, topology.devices_per_chip // inside, assumed=True)
     inside = topology.devices_per_chip if len(topology.axes) in axes else 1
-    return Span(tuple(axis for place, axis in enumerate(topology.axes) if place in axes), inside, topology.devices_per_chip // inside)
+    places = tuple(place for place in range(len(topology.axes)) if place in axes)
+    return Span(tuple(topology.axes[place] for place in places), inside, topology.devices_per_chip // inside, places=places)
 
 
 def planned_span(span: Span, plan: Plan | None, topology: Topology | None, torus: Torus | None) -> Span:
@@ -88,12 +89,14 @@ def _blocks(chips: int, axes: tuple[Axis, ...]) -> Iterator[tuple[Axis, ...]]:
 class Crossed(Struct, frozen=True):
     """How many payloads of a permute cross the busiest link in one direction, and over how many links the longest goes.
 
-    ``assumed`` is true where a pair differs in several axes: its devices are then taken to be neighbours.
+    ``assumed`` is true where a pair differs in several axes: its devices are then taken to be neighbours. ``axes`` are the numbers of those
+    that payloads go along, where that is known.
     """
 
     payloads: int
     links: int
     assumed: bool = False
+    axes: tuple[int, ...] = ()
 
 
 def crossed_links(pairs: Sequence[tuple[int, int]], topology: Topology) -> Crossed:
@@ -110,7 +113,7 @@ def crossed_links(pairs: Sequence[tuple[int, int]], topology: Topology) -> Cross
             path = _path(start[axis], end[axis], topology.axes[axis])
             farthest = max(farthest, len(path) - 1)
             load.update((axis, start[:axis], start[axis + 1 :], one, other) for one, other in pairwise(path))
-    return Crossed(max(load.values(), default=0), farthest)
+    return Crossed(max(load.values(), default=0), farthest, axes=tuple(sorted({axis for axes in moved for axis in axes})))
 
 
 def _path(start: int, end: int, axis: Axis) -> list[int]:

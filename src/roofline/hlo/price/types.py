@@ -13,8 +13,9 @@ class Price(Struct, frozen=True):
 
     ``category`` is shown to users (matmul, convolution, loop fusion, …). ``least`` is the cheapest branch of a conditional, whose
     cost is that of the most expensive. ``products`` are its products on a TPU's matrix unit. ``beside`` says that it only starts work,
-    which goes on beside the instructions that follow, ``towards`` which way round the rings of a slice a permute goes. An amount that
-    cannot be computed is unknown in the cost, and a note says why.
+    which goes on beside the instructions that follow, ``towards`` which way round the rings of a slice a permute goes, ``axes`` over the
+    links of which of its axes a collective goes, by number, where that is known. An amount that cannot be computed is unknown in the cost,
+    and a note says why.
     """
 
     cost: Cost
@@ -24,6 +25,7 @@ class Price(Struct, frozen=True):
     products: tuple[MatrixWork, ...] = ()
     beside: bool = False
     towards: str = ""
+    axes: tuple[int, ...] = ()
 
 
 class Site(Struct, frozen=True, gc=False):
