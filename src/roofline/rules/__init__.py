@@ -63,6 +63,7 @@ from .unused_results.occasional import occasional_work
 from .unused_results.parts import unused_gradients, unused_parts
 from .unused_results.sorts import drawn_sorts, sorted_parts, undone_sorts
 from .unused_results.statistics import unused_statistics
+from .unused_results.unread_states import unread_states
 from .unused_results.weight_gradients import kept_gradients, unused_weight_gradients
 from .wide_format.doubles import doubles
 from .wide_format.products import wide_products
@@ -130,6 +131,7 @@ RULES: tuple[Rule, ...] = (
     dense_gradients,
     unused_weight_gradients,
     kept_gradients,
+    unread_states,
     never_used,
     unused_statistics,
     unused_gradients,

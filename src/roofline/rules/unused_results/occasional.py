@@ -105,9 +105,9 @@ def _needed(graph: Graph, condition: _Condition) -> set[int]:
 
     A node of which nothing takes anything has an effect of its own.
     """
-    zeros = _zeros(graph, condition) - _zeros(graph)
+    removed = zeros(graph, condition) - zeros(graph)
     loops = {region.final: region for region in graph.regions}
-    needed = graph.results - zeros
+    needed = graph.results - removed
     for node in reversed(graph.nodes):
         is_taken = any(array in graph.users or graph.is_handed_on(array) for array in node.gives)
         if needed.isdisjoint(node.gives) and (is_taken or not node.takes):
@@ -118,21 +118,21 @@ def _needed(graph: Graph, condition: _Condition) -> set[int]:
         if node.operator == Operator.LOOP and node.gives in loops:
             taken += loops[node.gives].handed_on
         needed.update(node.gives)
-        needed.update(array for array in taken if array not in zeros)
+        needed.update(array for array in taken if array not in removed)
     return needed
 
 
-def _zeros(graph: Graph, condition: _Condition = _NEVER) -> set[int]:
+def zeros(graph: Graph, condition: _Condition = _NEVER) -> set[int]:
     """The arrays that are zero in steps in which a condition does not hold."""
-    zeros = set[int]()
+    are_zero = set[int]()
     for node in graph.nodes:
         if condition.decides(graph, node):
-            is_zero = node.takes[1 if condition.used_if_false else 2] in zeros
+            is_zero = node.takes[1 if condition.used_if_false else 2] in are_zero
         else:
-            is_zero = _is_zero(graph, node, zeros) or (not condition.used_if_false and not condition.predicates.isdisjoint(node.gives))
+            is_zero = _is_zero(graph, node, are_zero) or (not condition.used_if_false and not condition.predicates.isdisjoint(node.gives))
         if is_zero:
-            zeros.update(node.gives)
-    return zeros
+            are_zero.update(node.gives)
+    return are_zero
 
 
 def _is_zero(graph: Graph, node: Node, zeros: set[int]) -> bool:
