@@ -9,7 +9,7 @@ import pytest
 from roofline.analysis import analyze
 from roofline.report import Finding
 from roofline.sources.torch_trace.recording_cost import slowed_note
-from torch_writer import BACKWARD, NODE, TorchTrace, findings_on, report_on
+from torch_writer import BACKWARD, NODE, SMALL, TorchTrace, findings_on, report_on
 
 
 def launched_late(frames: int, tmp_path: Path, **head: object) -> Finding:
@@ -581,6 +581,22 @@ def test_anomaly_detection_checks_what_every_node_returns(tmp_path: Path, checke
         assert found[0].kind == "idle-sync"
         assert (found[0].saving_per_step_s or 0) > 1200e-6
         assert "set_detect_anomaly" in found[0].levers[0]
+
+
+@pytest.mark.parametrize("is_blocking", [True, False])
+def test_launches_that_last_as_long_as_their_kernels_wait_for_these(tmp_path: Path, is_blocking: bool) -> None:
+    trace = TorchTrace()
+    for begin in trace.steps(4, 2000):
+        trace.frame("train.py(7): step", begin, 1998)
+        for at in range(begin + 10, begin + 1900, 100):  # kernels of 50 µs, and 50 µs of the host after each
+            trace.op("aten::mm", at, 56, SMALL)
+            trace.ran("gemm", at + 4, 50, trace.launch(at + 1, dur=55 if is_blocking else 6))
+    found = [one for one in findings_on(trace, tmp_path, "idle-sync") if "CUDA_LAUNCH_BLOCKING" in one.message]
+    assert bool(found) == is_blocking
+    if found:
+        # 19 gaps a step, of 50 µs, less 4 µs that the op that follows took the profiler, 1 µs for its launch.
+        assert found[0].saving_per_step_s == pytest.approx(19 * 45e-6, rel=0.1)
+        assert "unset CUDA_LAUNCH_BLOCKING" in found[0].levers[0]
 
 
 def test_repeats_by_a_tensor_wait_for_their_sum(tmp_path: Path) -> None:

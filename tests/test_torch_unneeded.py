@@ -79,6 +79,37 @@ def test_gradients_of_weights_that_the_optimizer_does_not_update(tmp_path: Path,
         assert found[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01)
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+def test_gradients_that_no_step_drops_beside_those_that_each_drops(tmp_path: Path, is_frozen: bool) -> None:
+    """Of a teacher that is not frozen, where the trace left out which weights an optimizer updates."""
+    rows, student, teacher = 4096, (WIDTH, WIDTH), (1000, WIDTH)
+
+    def backward(kernels: Kernels, shape: tuple[int, int], number: int, *, is_added: bool) -> None:
+        kernels.node("MmBackward0", 3, sequence_number=number)
+        kernels.op("aten::mm", [(shape[0], rows), (rows, WIDTH)], strides=[(1, shape[0]), (WIDTH, 1)], thread=BACKWARD)
+        kernels.trace.op("torch::autograd::AccumulateGrad", kernels.at, 8, [shape], thread=BACKWARD)
+        kernels.at += 1
+        if is_added:
+            kernels.op("aten::add_", [shape, shape], values=["1"], thread=BACKWARD)
+        kernels.at += 9
+
+    def step(kernels: Kernels) -> None:
+        for number, shape in enumerate((teacher, student)):
+            kernels.op("aten::mm", [(rows, WIDTH), shape[::-1]], sequence_number=number)
+        backward(kernels, student, 1, is_added=False)
+        if not is_frozen:
+            backward(kernels, teacher, 0, is_added=True)
+        kernels.trace.annotation("Optimizer.step#Adam.step", kernels.at - 1, 9)
+        kernels.trace.add("cpu_op", "aten::_fused_adam_", kernels.at, 5, 100, 1, {"External id": 1})
+        kernels.run("multi_tensor_apply_kernel")
+
+    told = "gradients of weights that the optimizer does not update"
+    found = [one for one in findings_on(steps_of(step), tmp_path, "unused-results") if told in one.message]
+    assert bool(found) != is_frozen
+    if found:
+        assert found[0].saving_per_step_s == pytest.approx(200e-6, rel=0.01), "the product and the addition, 100 µs each"
+
+
 @pytest.mark.parametrize(
     ("how", "unneeded"),
     [
