@@ -328,7 +328,8 @@ def test_changes_are_tried_one_by_one_and_together_where_none_is_enough(monkeypa
     needed = {"donate": 18e9, "half": 17e9, "remat": 20e9}  # before it is 20 GB
     fitting = {("donate", "half")}
 
-    def variant(args: Any, job: Job, named: VariantInfo) -> Variant:
+    def variant(args: Any, job_of: Any, named: VariantInfo) -> Variant:
+        job = job_of()
         if job.mesh or not {*job.changes} & {*needed}:
             return Variant(info=replace(named, reason="no effect"))
         fits = job.changes in fitting
@@ -338,7 +339,11 @@ def test_changes_are_tried_one_by_one_and_together_where_none_is_enough(monkeypa
     monkeypatch.setattr(make_it_fit, "variant", variant)
     memory = PeakMemory(peak_bytes=int(20e9), method="buffer assignment")
     refused = Recording(workload=Workload(()), format="hlo", memory=memory, mesh={"fsdp": 4, "tensor": 4})
-    found = make_it_fit.attempts(argparse.Namespace(), Job(slice=slice_named("v6e-16")), refused)
+    found = make_it_fit.attempts(
+        argparse.Namespace(chip="v6e-16"),
+        lambda changes=(), mesh=None: Job(slice=slice_named("v6e-16"), changes=changes, mesh=mesh),
+        refused,
+    )
     assert (found[0].change, found[0].fits, found[0].chip_seconds) == ("donate and half", True, 2.0)  # two steps are the whole batch
     assert [info.needed_bytes for info in found[1:4]] == [17e9, 18e9, 20e9]
     assert {info.mesh for info in found if info.change == "mesh"} == {"fsdp=8,tensor=2", "fsdp=2,tensor=8"}

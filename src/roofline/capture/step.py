@@ -20,6 +20,7 @@ from .hook.roofline_hook_step import TRACED
 from .program import environment, run_program, runnable
 from .run_folder import staging_in
 
+NO_EFFECT = "NoEffect: "
 HOW = "name the function whose call is the step: --compile step=NAME"
 
 
@@ -69,22 +70,25 @@ def step_of(
     mesh: Mapping[str, int] | None = None,
     batch: Sequence[int] = (),
     shard: str = "",
+    changes: Sequence[str] = (),
     folder: Path,
     stdout: IO[Any] | int | None = None,
 ) -> Step:
     """The step of a program, for a slice of so many devices; an error says why there is none, and what to change.
 
-    ``named`` is its name, where it is not to be guessed; ``mesh``, ``batch`` and ``shard`` are for arguments without shardings.
+    ``named`` is its name, where it is not to be guessed; ``mesh``, ``batch`` and ``shard`` are for arguments without shardings, ``changes``
+    are made to it (`jax.tpu.changes`).
     """
     with staging_in(folder) as staging:
         settings = {
             "folder": str(staging.resolve()),
-            "lowering": str(Path(lowering.__file__).resolve()),
+            "tracers": str(Path(lowering.__file__).resolve().parent),
             "devices": devices,
             "named": named,
             "axes": mesh,
             "batch": list(batch),
             "shard": shard,
+            "changes": list(changes),
         }
         variables = {**environment(os.environ, settings), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": cpu_devices(devices, keep=True)}
         status = run_program(runnable(command), variables, stdout)
@@ -103,6 +107,8 @@ def _why_none(status: int, messages: Sequence[_Message], named: str) -> str:
         return "ended without importing JAX; a slice of TPUs is compiled for JAX programs alone"
     if failed := [message for message in messages if message.state == "failed"]:
         first = failed[0]
+        if first.note.startswith(NO_EFFECT):
+            return first.note.removeprefix(NO_EFFECT)
         where = f" ({source_line(first.location)})" if first.location else ""
         return f"{first.name}{where} cannot be compiled for the slice: {_told(first.note)}" if first.name else first.note
     if status:

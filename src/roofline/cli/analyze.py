@@ -37,7 +37,6 @@ from .options import (
 from .options.named_values import Value, former, named_values
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
 from .options.slice_options import chips_and_meshes, function_job, functions_of, record_function, slice_options
-from .output import emit
 from .reading import opened, read_options
 from .reporting import EACH_OP, columns, emit_opened, filter_text
 from .terminal import chart_options
@@ -205,7 +204,8 @@ def _function(args: argparse.Namespace) -> int:
         if is_refused and args.make_it_fit:
             from .forms.make_it_fit import attempts
 
-            found = attempts(args, replace(function_job(args, args.path[0]), slice=place), recording)
+            job = replace(function_job(args, args.path[0]), slice=place)
+            found = attempts(args, lambda changes=(), mesh=None: replace(job, changes=changes, mesh=mesh or job.mesh), recording)
     else:
         from .forms.slice_variants import variants
 
@@ -216,20 +216,12 @@ def _function(args: argparse.Namespace) -> int:
         recording, is_refused, args.chip = best.recording, best.is_refused, best.info.chip
     made = opened(args, recording, chosen_corrections(args))
     if found:
+        from .forms.slice_variants import emit_variants
+
         made = made._replace(report=replace(made.report, variants=tuple(found)))
-        _emit_variants(args, found)
+        emit_variants(args, found)
     emit_opened(args, made)
     return BROKEN if is_refused else 0
-
-
-def _emit_variants(args: argparse.Namespace, found: Sequence[VariantInfo]) -> None:
-    """Write variants above their report, and instead of its ops to tables; JSON has both."""
-    from .forms.slice_variants import variant_rows, variants_text
-
-    own = argparse.Namespace(**{**vars(args), "json": None})
-    if args.json != "-":
-        emit(own, lambda page: variants_text(found, page) + "\n", found, lambda: variant_rows(found))
-    args.csv = args.parquet = None
 
 
 def _of_program(args: argparse.Namespace) -> dict[str, Any]:

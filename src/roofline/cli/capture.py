@@ -5,12 +5,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from ..analysis import open_report
 from ..analysis.throughput import with_throughput
 from ..capture.program import Profiled, Window, checked, profile
-from ..errors import NoActivity, UsageError
+from ..errors import NoActivity
 from ..grouping.folding import by_loss, table_rows
 from ..render.export import op_rows, to_json
 from ..render.page.report_page import report_page
@@ -31,7 +29,7 @@ from .options import (
     screen_options,
     throughput_options,
 )
-from .options.slice_options import COMPILATION, MAKE_IT_FIT, STEP, compilation_options, record, slice_job
+from .options.slice_options import COMPILATION, STEP, compilation_options
 from .output import emit, write, write_message
 from .reading import read_options
 from .terminal import chart, chart_options
@@ -69,7 +67,7 @@ def parser() -> Parser:
         action=argparse.BooleanOptionalAction,
         help="record Python calls too, to name modules and the line in idle time (slower, larger; default: PyTorch only)",
     )
-    compilation_options(made, (STEP, *(value for value in COMPILATION if value.name not in ("save", MAKE_IT_FIT))))
+    compilation_options(made, (STEP, *(value for value in COMPILATION if value.name != "save")))
     throughput_options(made)
     read_options(made, files=False)
     machine_options(made)
@@ -94,7 +92,11 @@ def run(words: Sequence[str]) -> int:
     sys.stdout.flush()
     stdout = sys.stderr.fileno() if data_to_stdout else None
     if args.chip and _is_slice_elsewhere(args.chip):
-        return _compile(args, command, stdout)
+        from .forms.captured_step import compiled_step
+
+        report, is_refused = compiled_step(args, command, stdout)
+        _emit(args, report)
+        return BROKEN if is_refused else 0
     chosen_machine(args)  # raises an error for an unknown chip before the program runs
     taken = profile(command, Path(args.output), window=window, name=args.name, stdout=stdout)
     if taken.status:
@@ -109,41 +111,6 @@ def _is_slice_elsewhere(chip: str) -> bool:
     from ..machines.measuring.tpu_devices import tpu_here
 
     return is_slice(chip) and not tpu_here()
-
-
-def _compile(args: argparse.Namespace, command: Sequence[str], stdout: int | None) -> int:
-    """Compile the program's step for a slice, and analyze that."""
-    from ..capture.step import step_of
-    from ..jax.tpu import portable
-    from ..jax.tpu.compiling import why_not_here
-
-    if reason := why_not_here():
-        raise UsageError(reason)
-    job = slice_job(args, "capture")
-    step = step_of(
-        command,
-        job.slice.devices,
-        named=args.step or "",
-        mesh=job.mesh,
-        batch=job.batch_args,
-        shard=job.shard,
-        folder=Path(args.output),
-        stdout=stdout,
-    )
-    write_message(f"compiling instead of running {step.title}; another function: --compile step=NAME")
-    for assumed in step.assumed:
-        write_message(assumed)
-    if step.zeros_of:
-        write_message(f"too large to run here, with zeros as results: {', '.join(step.zeros_of)}")
-    args.save = str(Path(args.output) / "program")
-    job = replace(
-        portable(job, step.portable, step.name, step.axes, step.assumed, step.whole), python=step.python if step.has_compiler else ""
-    )
-    recording, is_refused = record(args, job)
-    args.chip = job.slice.machine.name
-    write_message(f"wrote {args.save}")
-    _emit(args, open_report(recording, machine_of(args), per_step=chosen_throughput(args), price=chosen_price(args)).report)
-    return BROKEN if is_refused else 0
 
 
 def _after_failure(args: argparse.Namespace, taken: Profiled) -> int:

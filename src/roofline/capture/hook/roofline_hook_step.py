@@ -17,6 +17,8 @@ import pickle
 import sys
 import threading
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -47,8 +49,9 @@ class StepFinder:
 
     framework, module = "JAX", "jax"
 
-    def __init__(self, folder: str, lowering: str, devices: int, named: str = "", **placing: Any) -> None:
-        self.folder, self.lowering_path, self.devices, self.named, self.placing = folder, lowering, devices, named, placing
+    def __init__(self, folder: str, tracers: str, devices: int, named: str = "", changes: "Sequence[str]" = (), **placing: Any) -> None:
+        self.folder, self.tracers, self.devices, self.named, self.placing = folder, tracers, devices, named, placing
+        self.changes = changes  # to make to the step
         self.calls = threading.local()
         self.counts: Counter[str] = Counter()
         self.largest: Any = None  # the call with the most FLOP that takes no state, with its function and the shapes of its arguments
@@ -71,6 +74,8 @@ class StepFinder:
         if watch_calls(jax, self._on_call) is None:
             self.finish("failed", "calls of jitted functions cannot be seen in this Python")
             return
+        if self.changes:
+            _loaded(self.tracers, "changes").prepare(self.changes)
         inner: Any = sys.modules.get("jax._src.pjit")
         lower = getattr(inner, "jit_lower", None)
         if lower:  # functions that are compiled before they are called
@@ -210,8 +215,8 @@ class StepFinder:
         """Trace the step for the slice, write it for the parent process, and end this one."""
         self.is_over = True
         try:
-            lowering = _loaded(self.lowering_path)
-            found = lowering.shipped(function, (args, kwargs), self.devices, **self.placing)
+            change = partial(_loaded(self.tracers, "changes").changed, changes=self.changes) if self.changes else None
+            found = _loaded(self.tracers, "lowering").shipped(function, (args, kwargs), self.devices, change=change, **self.placing)
             with open(os.path.join(self.folder, TRACED), "wb") as file:
                 pickle.dump(tuple(found.portable), file)
         except Exception as error:  # of the function, or of its shardings
@@ -235,12 +240,12 @@ class StepFinder:
         os._exit(0)
 
 
-def _loaded(path: str) -> Any:
-    """The module in a file: this package need not be installed here."""
-    spec = importlib.util.spec_from_file_location("roofline_lowering", path)
+def _loaded(folder: str, name: str) -> Any:
+    """The module of this name in a folder: this package need not be installed here."""
+    spec = importlib.util.spec_from_file_location(f"roofline_{name}", os.path.join(folder, f"{name}.py"))
     module = importlib.util.module_from_spec(spec) if spec else None
     if spec is None or spec.loader is None or module is None:
-        raise ImportError(path)
+        raise ImportError(name)
     spec.loader.exec_module(module)
     return module
 

@@ -1,8 +1,9 @@
-"""`roofline analyze FUNCTION --compile make-it-fit`: a program that does not fit, compiled with each change that may make it fit."""
+"""`--compile make-it-fit`: a program that does not fit, compiled with each change that may make it fit."""
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
@@ -26,17 +27,23 @@ CHANGES: Mapping[str, str] = {
 }
 
 
-def attempts(args: argparse.Namespace, job: "Job", refused: Recording) -> list[VariantInfo]:
+class JobOf(Protocol):
+    """Gives the job of a program after some changes, or on another mesh."""
+
+    def __call__(self, changes: tuple[str, ...] = (), mesh: Mapping[str, int] | None = None) -> "Job": ...
+
+
+def attempts(args: argparse.Namespace, job_of: JobOf, refused: Recording) -> list[VariantInfo]:
     """A refused program after each change, the best first; where none fits, after all that help together."""
     before = refused.memory.needed_bytes if refused.memory else 0
-    made = {name: _attempt(args, replace(job, changes=(name,)), words) for name, words in CHANGES.items()}
+    made = {name: _attempt(args, partial(job_of, (name,)), words) for name, words in CHANGES.items()}
     made[HALF] = _of_whole_batch(made[HALF])
     helping = [name for name, info in made.items() if info.needed_bytes is not None and info.needed_bytes < before]
     tried = [*made.values()]
     for axes in other_meshes(refused.mesh):
-        tried.append(_attempt(args, replace(job, mesh=axes), "mesh", ",".join(f"{axis}={size}" for axis, size in axes.items())))
+        tried.append(_attempt(args, partial(job_of, mesh=axes), "mesh", ",".join(f"{axis}={size}" for axis, size in axes.items())))
     if len(helping) > 1 and not any(info.fits for info in tried):
-        together = _attempt(args, replace(job, changes=tuple(helping)), " and ".join(helping))
+        together = _attempt(args, partial(job_of, tuple(helping)), " and ".join(helping))
         tried.append(_of_whole_batch(together) if HALF in helping else together)
     return sorted(tried, key=rank)
 
@@ -59,6 +66,6 @@ def _of_whole_batch(info: VariantInfo) -> VariantInfo:
     return replace(info, chip_seconds=None if info.chip_seconds is None else 2 * info.chip_seconds, per_chip_hour=rates)
 
 
-def _attempt(args: argparse.Namespace, job: "Job", words: str, mesh: str = "") -> VariantInfo:
+def _attempt(args: argparse.Namespace, job_of: "Callable[[], Job]", words: str, mesh: str = "") -> VariantInfo:
     write_message(f"trying: {words} {mesh}".rstrip())
-    return variant(args, job, VariantInfo(chip=job.slice.machine.name, mesh=mesh, change=words)).info
+    return variant(args, job_of, VariantInfo(chip=args.chip or "", mesh=mesh, change=words)).info

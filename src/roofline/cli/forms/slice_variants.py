@@ -5,7 +5,8 @@ goes on where it stopped.
 """
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -14,6 +15,7 @@ from msgspec.structs import asdict
 from ...analysis import analyze
 from ...errors import RooflineError
 from ...op_parts import exposed_s
+from ...placement import IDEAL
 from ...render.export import Row
 from ...render.tables import Paper, table
 from ...report import Report, VariantInfo
@@ -21,6 +23,7 @@ from ...units import approximate, percent, rounded, show
 from ...workload import Recording
 from ..options import chosen_corrections, chosen_price, chosen_throughput
 from ..options.slice_options import each_slice, function_job, record
+from ..output import emit
 
 if TYPE_CHECKING:
     from ...jax.tpu.compiling import Job
@@ -42,19 +45,17 @@ def variants(args: argparse.Namespace) -> list[Variant]:
     made = []
     for own in each_slice(args):
         named = VariantInfo(chip=own.chip, mesh=",".join(own.mesh or ()))
-        try:
-            made.append(variant(args, function_job(own, args.path[0]), named))
-        except RooflineError as error:  # of the slice or the mesh
-            made.append(Variant(info=_failed(named, error)))
+        made.append(variant(args, partial(function_job, own, args.path[0]), named))
     return sorted(made, key=lambda variant: rank(variant.info))
 
 
-def variant(args: argparse.Namespace, job: "Job", named: VariantInfo) -> Variant:
+def variant(args: argparse.Namespace, job_of: "Callable[[], Job]", named: VariantInfo) -> Variant:
     """A compiled function, or why it is not compiled."""
     try:
+        job = job_of()
         recording, is_refused = record(args, job)
-        corrections, per_step, price = chosen_corrections(args), chosen_throughput(args), chosen_price(args)
-        report = analyze(recording, job.slice.machine, corrections, per_step=per_step, price=price)
+        corrections = chosen_corrections(args) if "overlap" in args else IDEAL
+        report = analyze(recording, job.slice.machine, corrections, per_step=chosen_throughput(args), price=chosen_price(args))
     except RooflineError as error:
         return Variant(info=_failed(named, error))
     return Variant(info=_described(report, named, is_refused), recording=recording, is_refused=is_refused)
@@ -129,3 +130,11 @@ def variant_rows(found: Sequence[VariantInfo]) -> list[Row]:
         }
         for info in found
     ]
+
+
+def emit_variants(args: argparse.Namespace, found: Sequence[VariantInfo]) -> None:
+    """Write variants above their report, and instead of its ops to tables; JSON has both."""
+    if args.json != "-":
+        own = argparse.Namespace(**{**vars(args), "json": None})
+        emit(own, lambda page: variants_text(found, page) + "\n", found, lambda: variant_rows(found))
+    args.csv = args.parquet = None

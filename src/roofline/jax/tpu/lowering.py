@@ -172,8 +172,12 @@ def shipped(
     axes: Mapping[str, int] | None = None,
     batch: Sequence[int] = (),
     shard: str = "",
+    change: Callable[..., tuple[Any, tuple[Any, ...]]] | None = None,
 ) -> Shipment:
-    """A jitted function of arguments that are here, traced for a mesh of so many devices that are not; shardings are moved by name."""
+    """A jitted function of arguments that are here, traced for a mesh of so many devices that are not; shardings are moved by name.
+
+    ``change`` is made first to the function and its arguments, by position and by name: it gives a function of arrays, and these.
+    """
     sharding = _module("jax.sharding")
 
     sizes = mesh_axes(arguments, devices, axes)
@@ -182,8 +186,13 @@ def shipped(
     try:
         with sharding.use_abstract_mesh(mesh):
             whole = replicated((shapes.args, shapes.kwargs), mesh)
+            if change is not None:
+                made, arrays = change(function, shapes.args, shapes.kwargs)
+                return Shipment(exported(made, arrays, {}), sizes, shapes.assumed, whole)
             return Shipment(exported(function, shapes.args, shapes.kwargs), sizes, shapes.assumed, whole)
     except ValueError as error:  # its own shardings may be of devices that are here
+        if change is not None:
+            raise Misfit("its own shardings are of devices that are here: no change can be tried") from None
         try:
             return Shipment(exported(function, *arguments), sizes)
         except Exception:
