@@ -271,7 +271,8 @@ def test_a_program_that_does_not_fit_is_the_first_thing_said(tmp_path: Path) -> 
         "(output d), 1.024 kB f32[256] (argument x)."
     )
     # After the sentence.
-    assert report_text(tight).splitlines()[4].strip().startswith("m needs 3.072 kB of memory and tiny has 3 kB")
+    assert "Does not fit into memory: it needs 3.072 kB, and tiny has 3 kB." in tight.summary
+    assert report_text(tight).splitlines()[5].strip().startswith("m needs 3.072 kB of memory and tiny has 3 kB")
     assert "does not fit: peak 3.072 kB of 3 kB" in report_text(tight, details=True)
     assert "does not fit" not in report_text(roomy, details=True)
 

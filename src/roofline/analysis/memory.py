@@ -15,8 +15,8 @@ from ..units import percent, show
 from ..workload import Fact, LiveBuffer, PeakMemory, source_line
 from .findings.evidence import Evidence
 from .findings.writing import Writer
+from .summary import OUT_OF_MEMORY
 
-KIND = "out-of-memory"
 LISTED = 4  # arrays in a finding
 _SHAPE = re.compile(r"(?P<format>\w+)\[(?P<sizes>[\d,]*)\]")
 
@@ -37,12 +37,12 @@ def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None
     for space in memory.spaces:
         if space.capacity_bytes is not None and space.scoped_bytes > space.capacity_bytes:
             facts = {"kernel": space.at, "space": space.space, **_sizes(space.scoped_bytes, space.capacity_bytes)}
-            return writer.finding(Evidence(kind=KIND, group="kernel", facts=facts))
+            return writer.finding(Evidence(kind=OUT_OF_MEMORY, group="kernel", facts=facts))
     if memory.fits or memory.capacity_bytes is None:
         return None
     largest = largest_arrays(memory.largest)
     facts = {"program": program, "machine": machine.name, "largest": largest, **_sizes(memory.needed_bytes, memory.capacity_bytes)}
-    return writer.finding(Evidence(kind=KIND, facts=facts))
+    return writer.finding(Evidence(kind=OUT_OF_MEMORY, facts=facts))
 
 
 def _sizes(needed: float, capacity: float) -> dict[str, Fact | None]:

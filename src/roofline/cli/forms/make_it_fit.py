@@ -45,7 +45,8 @@ def attempts(args: argparse.Namespace, job_of: JobOf, refused: Recording) -> lis
     if len(helping) > 1 and not any(info.fits for info in tried):
         together = _attempt(args, partial(job_of, tuple(helping)), " and ".join(helping))
         tried.append(_of_whole_batch(together) if HALF in helping else together)
-    return sorted(tried, key=rank)
+    there = refused.memory.capacity_bytes if refused.memory else None  # what the compiler says there is, also for those that fit
+    return sorted((replace(info, capacity_bytes=there) if info.capacity_bytes else info for info in tried), key=rank)
 
 
 def other_meshes(mesh: Mapping[str, int]) -> Iterator[dict[str, int]]:

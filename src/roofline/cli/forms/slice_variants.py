@@ -102,7 +102,10 @@ def variants_text(found: Sequence[VariantInfo], page: Paper) -> str:
         if info.fits is not None
     ]
     reasons = [f"not compiled: {f'{info.change or info.chip} {info.mesh}'.rstrip()}: {info.reason}" for info in found if info.reason]
-    shown = [table(columns, rows, page, left=1 if changes else 2)] if rows else []
+    known = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    rows = [[row[place] for place in known] for row in rows]
+    left = sum(columns[place] in ("change", "slice", "mesh") for place in known)
+    shown = [table([columns[place] for place in known], rows, page, left=left)] if rows else []
     return "\n".join([*shown, *map(page.paragraph, reasons)])
 
 
