@@ -8,6 +8,7 @@ import roofline as rl
 from every import every
 from roofline.analysis.played.collectives import named_axes
 from roofline.render.collectives import collectives_text
+from roofline.render.markdown import to_markdown
 from roofline.report import CollectiveInfo, Report
 
 DATA = Path(__file__).parent / "data" / "tpu"
@@ -58,6 +59,13 @@ def test_rows_times_whole_weights_need_no_collective() -> None:
     report = analyzed("healthy")
     assert report.collectives == ()
     assert "none" in collectives_text(report)
+    assert "### Collectives" not in to_markdown(report)
+
+
+def test_markdown_has_a_row_for_each_collective_with_its_reason() -> None:
+    lines = to_markdown(analyzed("contracted")).splitlines()
+    (row,) = [line for line in lines if "the matmul at mistakes.py:13 sums over a dimension that is divided over 2 devices" in line]
+    assert row.startswith("| 1 | all-reduce | 2 devices | 1 | 33.6 MB | 781 µs | 781 µs | 0% |")  # 32 MiB twice, halves over one link
 
 
 def test_a_gather_of_weights_names_the_argument_and_says_what_is_hidden() -> None:

@@ -189,7 +189,7 @@ DeviceAxes = tuple[tuple[int, int], ...]  # factors of the number of a device, a
 
 class Exchange(Struct, frozen=True, gc=False):
     """A collective: its ``kind``, as XLA calls it, the axes of devices that its groups span, and its channel, which those parts of it share
-    that are in several kernels. ``function`` is the operator that reduces, ``axis`` that along which it joins or splits arrays.
+    that are in several kernels. ``function`` is the operator that reduces.
 
     The axes are ``None`` where its groups are along none.
     """
@@ -198,7 +198,6 @@ class Exchange(Struct, frozen=True, gc=False):
     along: DeviceAxes | None = None
     channel: int | None = None
     function: Operator | None = None
-    axis: int | None = None
 
 
 # The sizes of a product; the axis of a gather, scatter, concatenation or iota; the value of a fill; and so on.

@@ -17,17 +17,25 @@ def collectives_text(report: Report, paper: Paper = PLAIN, top: int = 10) -> str
     every = report.collectives
     if not every:
         return f"{title}\nnone"
-    exposed, flying = (sum(getattr(one, name) or 0.0 for one in every) for name in ("exposed_s", "time_s"))
-    whole = report.main_point.time_s if report.main_point else None
-    share = f", {percent(exposed / whole)} of the step" if whole else ""
-    heading = f"{number_of(len(every), 'collective')}, {_seconds(flying)} in flight, {_seconds(exposed)} exposed{share}"
     names = {op.id: op.name for op in report.ops}
-    rows = [_cells(place, one) for place, one in enumerate(every[:top], start=1)]
-    header, *lines = table(HEADERS, rows, paper, left=3, elastic=2).splitlines()
+    header, *lines = table(HEADERS, collective_cells(every[:top]), paper, left=3, elastic=2).splitlines()
     shown = [header]
     for line, one in zip(lines, every, strict=False):
         shown += [line, paper.paint(paper.paragraph(f"{one.why} ({names.get(one.op, '')})", "   ", "   "), "dim")]
-    return "\n".join([f"{title}: {heading}", *shown]) + more(len(every) - top)
+    return "\n".join([f"{title}: {collectives_line(report)}", *shown]) + more(len(every) - top)
+
+
+def collectives_line(report: Report) -> str:
+    """How many collectives there are, how long they are in flight, and what of that is exposed."""
+    exposed, flying = (sum(getattr(one, name) or 0.0 for one in report.collectives) for name in ("exposed_s", "time_s"))
+    whole = report.main_point.time_s if report.main_point else None
+    share = f", {percent(exposed / whole)} of the step" if whole else ""
+    return f"{number_of(len(report.collectives), 'collective')}, {_seconds(flying)} in flight, {_seconds(exposed)} exposed{share}"
+
+
+def collective_cells(every: Sequence[CollectiveInfo]) -> list[Sequence[str | Cell]]:
+    """A row for each collective, numbered."""
+    return [_cells(place, one) for place, one in enumerate(every, start=1)]
 
 
 def _cells(place: int, one: CollectiveInfo) -> Sequence[str | Cell]:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from ..grouping import GroupTable
 from ..grouping.folding import TableRows, by_loss, table_rows
 from ..report import Report
+from .collectives import HEADERS as COLLECTIVES
+from .collectives import collective_cells, collectives_line
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts
 from .screen import FINDINGS, ROWS, advice, finding_cells, fine_line, told_findings
@@ -38,6 +40,7 @@ def to_markdown(
         "### Ops" if grouped is None else f"### Ops by {grouped.by}",
         markdown_table(*cells, code=True),
         f"… and {listed_rows - top:,} more" if listed_rows > top else "",
+        _collectives(report, top),
         listed("Program", (f"{label}: {text}" for label, text in facts), level=3),
         listed("Notes", dict.fromkeys((*report.input.notes, *report.machine.notes)), level=3),
     ]
@@ -59,6 +62,16 @@ def _findings(report: Report) -> str:
         parts += ["### What to do next", markdown_table([*headers, "change"], cells)]
     parts += [f"… and {len(told) - FINDINGS:,} more in the JSON report"] if len(told) > FINDINGS else []
     return "\n\n".join([*parts, *([with_escapes(fine_line(report))] if fine_line(report) else [])])
+
+
+def _collectives(report: Report, top: int) -> str:
+    """The collectives as a table, each with why it is there."""
+    every = report.collectives
+    if not every:
+        return ""
+    rows = [(*cells, one.why) for cells, one in zip(collective_cells(every[:top]), every, strict=False)]
+    more = [f"… and {len(every) - top:,} more"] if len(every) > top else []
+    return "\n\n".join(["### Collectives", with_escapes(collectives_line(report)), markdown_table([*COLLECTIVES, "why"], rows), *more])
 
 
 def markdown_table(headers: Sequence[str], rows: Iterable[Sequence[str | Cell]], *, code: bool = False) -> str:

@@ -40,7 +40,7 @@ class Reason(StrEnum):
 
 class Why(Struct, frozen=True):
     """Why a kernel exchanges an array: the number of that, of the argument that it is or is a part of, if any, the operator that makes it
-    and the one that it is for, the dimension of it that is exchanged, and the first of its uses. With ``padded``, all devices add up arrays
+    and the one that it is for, and the first of its uses. With ``padded``, all devices add up arrays
     that are zero but for their own part.
     """
 
@@ -50,7 +50,6 @@ class Why(Struct, frozen=True):
     argument: int | None = None
     maker: Node | None = None
     use: Node | None = None
-    dimension: int | None = None
     uses: tuple[Node, ...] = ()
     padded: bool = False
 
@@ -101,7 +100,6 @@ def _why(graph: Graph, node: Node, group: list[Node]) -> Why:
     uses = list(_uses(graph, [array for part in group for array in part.gives]))
     use = next((one for one, _ in uses if one.operator in (Operator.DOT, *_LOOKUPS)), uses[0][0] if uses else None)
     argument = source if graph.is_argument(source) else None
-    dimension = _dimension(graph, source, sent, exchange.axis)
     if exchange.kind in _GATHERS or padded:
         reason = _gathered(uses, argument)
     elif exchange.function is None:
@@ -110,7 +108,7 @@ def _why(graph: Graph, node: Node, group: list[Node]) -> Why:
         reason, maker = _reduced(graph, maker, node.phase)
         if maker is not None and reason == Reason.ROWS:
             argument = argument_of(graph, maker.takes[0])
-    return Why(reason, exchange, given, argument, maker, use, dimension, tuple([one for one, _ in uses]), padded)
+    return Why(reason, exchange, given, argument, maker, use, tuple([one for one, _ in uses]), padded)
 
 
 def _source(graph: Graph, array: int) -> tuple[int, float]:
@@ -228,14 +226,6 @@ def _moved(graph: Graph, node: Node, uses: list[tuple[Node, int]]) -> Reason:
 def _adds_product(graph: Graph, node: Node) -> bool:
     """Whether an operator adds a product to what came from another device."""
     return node.operator == Operator.ADD and any(graph.made_by(array, Operator.DOT, through=MOVING) is not None for array in node.takes)
-
-
-def _dimension(graph: Graph, source: int, sent: int, axis: int | None) -> int | None:
-    """The dimension of the source that is exchanged."""
-    if axis is None or axis >= len(graph.arrays[sent].shape):
-        return None
-    found = graph.source_axis(sent, axis, MOVING)
-    return found if found is not None and found < len(graph.arrays[source].shape) else None
 
 
 def product_axes(graph: Graph, products: Iterable[Node]) -> frozenset[tuple[int, int]]:

@@ -216,8 +216,7 @@ def _exchange(site: Site) -> Meaning:
     function = None
     for body in instruction.called("to_apply")[:1] if kind in _REDUCING else ():
         function = _OPERATORS.get(site.module.computations[body].root_instruction.opcode, Operator.OTHER)
-    axis = next(iter(instruction.dimensions), None)
-    return Meaning(Operator.COLLECTIVE, Exchange(kind, _along(site), instruction.integer("channel_id"), function, axis))
+    return Meaning(Operator.COLLECTIVE, Exchange(kind, _along(site), instruction.integer("channel_id"), function))
 
 
 def _along(site: Site) -> DeviceAxes | None:
