@@ -257,10 +257,12 @@ class PredictedOp(Struct, frozen=True, kw_only=True):
 class Predicted(Struct, frozen=True, kw_only=True):
     """The predicted effect of a change: its ``roofline whatif`` arguments, and the seconds of a step (else of the run) before and after.
 
-    ``low_s`` and ``high_s`` are the 90% interval; ``ops`` are those that change.
+    ``low_s`` and ``high_s`` are the 90% interval; ``ops`` are those that change. ``after`` has the changes made before it: those that it
+    needs, and those with a larger saving of the same ops; ``before_s`` is the time after these.
     """
 
     change: str
+    after: str = ""
     before_s: Number
     time_s: Number
     low_s: Number
@@ -275,7 +277,8 @@ class Finding(Row, frozen=True, kw_only=True):
     run, the mean over devices; ``saving_per_step_s`` the same of one step, where there are steps. ``after_s`` is the run's device-seconds
     without them. ``title`` is what the finding is about, in a few words, ``where`` the scope and the source line of the op that it is most
     about. ``predicted`` is the effect of the change that it recommends,
-    where that can be computed.
+    where that can be computed. ``then_s`` is the time of a step, else of the run, after this change and those made before it: the one with
+    the longest comes first.
     """
 
     kind: str
@@ -289,6 +292,7 @@ class Finding(Row, frozen=True, kw_only=True):
     after_s: Number | None = None
     levers: tuple[str, ...] = ()
     predicted: Predicted | None = None
+    then_s: Number | None = None
 
 
 class IdleShare(Struct, frozen=True, kw_only=True):

@@ -165,7 +165,7 @@ def _read_more(report: Report, told: Sequence[Finding], most: int) -> str:
     commands = [f"roofline explain {first.kind}"]
     if first.predicted is not None:
         name = next((file for file in report.input.files if len(file) <= LONGEST_NAME), "RUN")
-        commands.append(f"roofline whatif {name} {first.predicted.change}")
+        commands.append(" ".join(filter(None, ["roofline whatif", name, first.predicted.after, first.predicted.change])))
     return "; ".join([*more, f"more: {' · '.join(commands)}"])
 
 

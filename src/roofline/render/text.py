@@ -144,7 +144,17 @@ def findings_text(findings: Sequence[Finding], paper: Paper = PLAIN) -> str:
     for number, finding in enumerate(findings, start=1):
         blocks.append(paper.paragraph(": ".join(filter(None, [saving_text(finding), finding.message])), f"{number:>2}. ", "    "))
         blocks += [paper.paragraph(line, "    - ", "      ") for line in (predicted_text(finding), *finding.levers) if line]
-    return "\n".join(blocks)
+    sequence = sequence_text(findings)
+    return "\n".join([*blocks, *([paper.paragraph(sequence, "", "    ")] if sequence else [])])
+
+
+def sequence_text(findings: Sequence[Finding]) -> str:
+    """The times after one change after the other, in one line; empty for fewer than two."""
+    made = sorted((finding for finding in findings if finding.then_s is not None), key=lambda finding: -(finding.then_s or 0.0))
+    if len(made) < 2:
+        return ""
+    steps = [f"{number}. {finding.kind} to {show(rounded(finding.then_s, 3), 's')}" for number, finding in enumerate(made, start=1)]
+    return f"One after the other: {', '.join(steps)}"
 
 
 def saving_text(finding: Finding) -> str:
@@ -163,7 +173,8 @@ def predicted_text(finding: Finding) -> str:
     if (found := finding.predicted) is None:
         return ""
     before, after, low, high = (show(rounded(seconds, 3), "s") for seconds in (found.before_s, found.time_s, found.low_s, found.high_s))
-    return f"{found.change} (roofline whatif): {before} to {after} predicted ({low} to {high})"
+    then = f"after {found.after}, " if found.after else ""
+    return f"{then}{found.change} (roofline whatif): {before} to {after} predicted ({low} to {high})"
 
 
 def notes_text(notes: list[str], paper: Paper = PLAIN) -> str:

@@ -28,9 +28,10 @@ from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidenc
 from .looped_calls import Loops, loops_of
 from .matrix_fill import fills_the_unit, matrix_fill
 from .offloaded import offloaded_tensors
-from .order import decisive_doubts, in_order
+from .order import decisive_doubts, in_order, in_sequence
 from .program_chains import KIND as CHAIN
 from .program_chains import programs_per_step
+from .requirements import missing
 from .single_ops import Program, doubts, op_evidence
 from .wall_clock import WallClock
 from .writing import Writer
@@ -67,9 +68,17 @@ def findings(
     clock = clock_of(points, recording.steps)
     suspect = doubts(_program(placed, machine, clock), placed.doubts(), placed.__getitem__)
     writer, found = _diagnosed(op_times, recording, machine, clock, corrections, wall)
+    found = [_with_missing(one, writer, recording) for one in found]
     predicted = _predicted(found, writer, recording, clock, corrections.lower(machine), calibration)
     written = [writer.finding(one, predicted.get(writer.words(one.kind, one.group).whatif or "")) for one in [*suspect, *found, *further]]
-    return in_order(written, wall.op_times, wall.floor_s, decisive)
+    told = in_order(written, wall.op_times, wall.floor_s, decisive)
+    return in_sequence(told, list(predicted), clock.each_s, [op.time_s for op in op_times.ops]) if clock.measured else told
+
+
+def _with_missing(one: Evidence, writer: Writer, recording: Recording) -> Evidence:
+    """The evidence with what the program lacks for its levers."""
+    need = writer.words(one.kind, one.group).needs
+    return replace(one, missing=missing(need, [program.graph for program in recording.graphs])) if need else one
 
 
 def _program(placed: PlacedOps, machine: Machine, clock: Clock) -> Program:
@@ -132,16 +141,18 @@ def _predicted(
 ) -> Mapping[str, Predicted]:
     """The predicted effect of the `roofline whatif` changes that findings recommend."""
     ops = recording.workload.ops
-    changes = {
-        one.kind: change for one in found if one.saved and one.saved.whole_s and (change := writer.words(one.kind, one.group).whatif)
-    }
-    if not any(op.takes for op in ops) and changes.keys() <= {CHAIN}:  # chains need the arrays that ops share
+    saving = [one for one in found if one.saved and one.saved.whole_s and writer.words(one.kind, one.group).whatif]
+    if not any(op.takes for op in ops) and {one.kind for one in saving} <= {CHAIN}:  # chains need the arrays that ops share
         return {}
-    if not changes or len(ops) > MOST_CHANGED:
+    if not saving or len(ops) > MOST_CHANGED:
         return {}
-    from .predictions import predictions  # needed by few programs
+    from .predictions import Wanted, predictions  # needed by few programs
 
-    return predictions({*changes.values()}, recording, clock, machine, calibration.for_kernels())
+    wanted: dict[str, Wanted] = {}
+    for one in sorted(saving, key=lambda each: -(each.saved.steps_s if each.saved else 0.0)):
+        words = writer.words(one.kind, one.group)
+        wanted.setdefault(words.whatif or "", Wanted(words.whatif or "", one.missing.change))
+    return predictions(wanted.values(), recording, clock, machine, calibration.for_kernels())
 
 
 def _in_averaged_steps(op_times: OpTimes, clock: Clock) -> tuple[Clock, Sequence[int]]:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ...workload import Avoidable, Fact
 from .clock import Clock
+from .requirements import Missing
 
 LEVERS = ("",)  # the levers of a kind, not those of one of its cases
 
@@ -48,7 +49,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
 
     ``group`` and ``cause`` choose the words of the kind, ``levers`` the cases whose levers it has. ``ops`` come by their savings, the most
     first; ``advised`` are those that the levers are for, if not all, ``located`` how many of them say where they are. ``avoidable`` is the
-    reason that a rule found, ``ways`` how to record what is not known.
+    reason that a rule found, ``ways`` how to record what is not known, ``missing`` what the program lacks for the levers.
     """
 
     kind: str
@@ -64,6 +65,7 @@ class Evidence(Struct, frozen=True, kw_only=True):
     located: int | None = None
     avoidable: Avoidable | None = None
     ways: Sequence[str] = ()
+    missing: Missing = Missing()
 
     def saving(self, saved: Saving, *notes: Note) -> "Evidence":
         """The same evidence with another saving and further sentences."""

@@ -1,7 +1,9 @@
-"""The order in which findings are told."""
+"""The order in which findings are told, and in which their changes are made."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
+
+from msgspec.structs import replace
 
 from ...causes import UNPRICED
 from ...machine import Machine
@@ -57,3 +59,37 @@ def in_order(
         return is_later, is_last, -(saved or 0.0), True, -least_s, finding.kind, finding.ops
 
     return tuple(sorted(findings, key=order))
+
+
+def in_sequence(findings: Sequence[Finding], changes: Sequence[str], before_s: float, times: Sequence[float | None]) -> tuple[Finding, ...]:
+    """The findings with the time of a step (else of the run) after their change and all before it.
+
+    First come those with a predicted change, in the order of ``changes``, then the others by their savings, which shrink with their ops.
+    ``times`` are those of the ops before. The times never fall below zero, so the savings never sum to more than the time.
+    """
+    saving = [place for place, finding in enumerate(findings) if _saved_s(finding)]
+    predicted = sorted((place for place in saving if findings[place].predicted), key=lambda place: _rank(findings[place], changes))
+    done, after, then, time_s = set[str](), dict[int, float](), dict[int, float](), before_s
+    for place in predicted:
+        found = findings[place].predicted
+        if found is not None and found.change not in done:
+            is_missing = bool(found.after) and not any(change in found.after for change in done)
+            time_s -= (before_s if is_missing else found.before_s) - found.time_s
+            after |= {op.op: op.time_s for op in found.ops}
+            done.add(found.change)
+        then[place] = time_s = max(time_s, 0.0)
+    for place in sorted(set(saving) - then.keys(), key=lambda place: -_saved_s(findings[place])):
+        was = sum(times[op] or 0.0 for op in findings[place].ops)
+        now = sum(after.get(op, times[op]) or 0.0 for op in findings[place].ops)
+        then[place] = time_s = max(time_s - _saved_s(findings[place]) * (min(now / was, 1.0) if was else 1.0), 0.0)
+    return tuple(replace(finding, then_s=then.get(place)) for place, finding in enumerate(findings))
+
+
+def _saved_s(finding: Finding) -> float:
+    """The seconds that a finding saves of a step, else of the run on one device."""
+    seconds = finding.saving_per_step_s if finding.saving_per_step_s is not None else finding.saving_per_device_s
+    return seconds or 0.0
+
+
+def _rank(finding: Finding, changes: Sequence[str]) -> int:
+    return changes.index(finding.predicted.change) if finding.predicted and finding.predicted.change in changes else len(changes)

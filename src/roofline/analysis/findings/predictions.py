@@ -1,6 +1,12 @@
-"""The predicted effect of the changes that findings recommend: the change as ``whatif`` arguments, and the step time after it."""
+"""The predicted effect of the changes that findings recommend: the change as ``whatif`` arguments, and the step time after it.
 
-from collections.abc import Iterable, Mapping
+A change of ops that another change with a larger saving has changed already, or that needs another one first, is predicted after that one:
+the times of such findings are those of a sequence, and their savings never sum to more than the time.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
 
 from ...errors import RooflineError
 from ...hlo.ir.module import HloModule
@@ -12,44 +18,76 @@ from ...sources.embedded import programs_behind
 from ...workload import Recording
 from ..changes import change
 from ..changes.changed_times import Changed
-from ..changes.outcome import outcome
+from ..changes.outcome import Outcome, outcome
 from ..changes.state import State
 from ..op_times import share_in_steps
 from .clock import Clock
 
 
+class Wanted(Struct, frozen=True):
+    """A change that findings recommend, and one that it ``needs`` first, both as ``whatif`` arguments."""
+
+    change: str
+    needs: str = ""
+
+
+class _Step(Struct, frozen=True):
+    """A step after changes, with its bounds, the ops of the program that changed, and what came out."""
+
+    time_s: float
+    low_s: float
+    high_s: float
+    own: frozenset[int]
+    outcome: Outcome
+
+
 def predictions(
-    changes: Iterable[str], recording: Recording, clock: Clock, machine: Machine, calibration: Calibration
+    wanted: Iterable[Wanted], recording: Recording, clock: Clock, machine: Machine, calibration: Calibration
 ) -> Mapping[str, Predicted]:
-    """The predicted effect of each change, for profiles of chips with a calibration."""
+    """The predicted effect of each change, the one with the largest saving first; for profiles of chips with a calibration."""
     if not calibration.families or not clock.measured:
         return {}
     programs = _programs(recording, machine)
-    found: dict[str, Predicted] = {}
-    for words in changes:
+
+    def after(words: Sequence[str]) -> _Step:
         state = State(recording, dict(programs), machine, calibration)
-        change(state, words.split())
-        done = outcome(state, recording)
-        ops = recording.workload.ops
-        every = (*ops, *done.after.workload.ops[len(ops) :])  # those of the program, then the kernels that the change adds
-        shares = {index: share_in_steps(every[index], clock.steps) if clock.per else 1.0 for index in done.changed}
-        own = sorted(index for index in done.changed if index < len(ops))
-        saved = sum((ops[index].time_s or 0.0) * shares[index] for index in own)
-        saved -= sum(new.time_s * shares[index] for index, new in done.changed.items())
-        if not own or saved <= 0:
+        change(state, [word for each in words for word in each.split()])
+        return _step(outcome(state, recording), recording, clock)
+
+    found: dict[str, Predicted] = {}
+    alone: dict[str, _Step] = {}
+    for each in wanted:
+        alone[each.change] = step = after([each.change])
+        shared = [words for words in found if not step.own.isdisjoint(alone[words].own)]
+        earlier = list(dict.fromkeys([*([each.needs] if each.needs else []), *shared]))
+        before_s = clock.each_s
+        if earlier:
+            before_s, step = after(earlier).time_s, after([*earlier, each.change])
+        if not step.own or step.time_s >= before_s:
             continue
-        time_s = clock.each_s - saved / clock.parts
-        busy_s = (clock.busy_s - saved) / clock.parts if clock.busy_s is not None else time_s
-        low_s, high_s = done.uncertainty.around(time_s, busy_s, 1 if clock.per else 0)
-        found[words] = Predicted(
-            change=words,
-            before_s=clock.each_s,
-            time_s=time_s,
-            low_s=low_s,
-            high_s=high_s,
-            ops=tuple(_predicted(index, done.changed[index]) for index in own),
+        changed = step.outcome.changed
+        found[each.change] = Predicted(
+            change=each.change,
+            after=" ".join(earlier),
+            before_s=before_s,
+            time_s=step.time_s,
+            low_s=step.low_s,
+            high_s=step.high_s,
+            ops=tuple(_predicted(index, changed[index]) for index in sorted(step.own)),
         )
     return found
+
+
+def _step(done: Outcome, recording: Recording, clock: Clock) -> _Step:
+    ops = recording.workload.ops
+    every = (*ops, *done.after.workload.ops[len(ops) :])  # those of the program, then the kernels that the change adds
+    shares = {index: share_in_steps(every[index], clock.steps) if clock.per else 1.0 for index in done.changed}
+    own = frozenset(index for index in done.changed if index < len(ops))
+    saved = sum((ops[index].time_s or 0.0) * shares[index] for index in own)
+    saved -= sum(new.time_s * shares[index] for index, new in done.changed.items())
+    time_s = clock.each_s - saved / clock.parts
+    busy_s = (clock.busy_s - saved) / clock.parts if clock.busy_s is not None else time_s
+    return _Step(time_s, *done.uncertainty.around(time_s, busy_s, 1 if clock.per else 0), own, done)
 
 
 def _programs(recording: Recording, machine: Machine) -> dict[str, HloModule]:

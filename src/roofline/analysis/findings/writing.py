@@ -58,7 +58,7 @@ class Writer(FactWriter):
             saving_s=saving_s,
             saving_per_device_s=wall.per_device(saving_s or 0.0) if wall else None,
             saving_per_step_s=per_step if per_step is not None or wall is None else wall.per_step(saving_s or 0.0, evidence.ops),
-            levers=(*evidence.ways, *words.levers_for(evidence.levers, evidence.facts)),
+            levers=(*evidence.ways, *evidence.missing.before(words.levers_for(evidence.levers, evidence.facts))),
             after_s=after_s,
             predicted=predicted,
         )

@@ -27,6 +27,7 @@ from ...units import approximate, number_of, percent, plain, rounded, show
 from ...workload import Avoidable
 
 FOLDER, FILE, NOTES = Path(__file__).parent.parent, "words.toml", "notes"
+NEEDS = Path(__file__).with_name("needs.toml")  # what levers need of a program
 UNITS = ("s", "B", "B/s", "FLOP", "FLOP/B")
 
 
@@ -79,7 +80,7 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a finding says: ``title`` ends the sentence "start with …", ``change`` is what to do, in one clause, and ``levers`` are the ways
     to do it, or those of one of its ``cases``. ``observation`` is a clause that starts with a verb, ``causes`` those for some of the
     causes, ``together`` the one for several ops; ``sentence`` has the observation in it, and ``closing`` the change. ``whatif`` is
-    the change of `roofline whatif` that makes it.
+    the change of `roofline whatif` that makes it, ``needs`` the name of what the levers need of a program (``needs.toml``).
     """
 
     title: str = ""
@@ -89,6 +90,7 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sentence: str = ""
     closing: str = ""
     whatif: str | None = None
+    needs: str = ""
     causes: Mapping[str, str] = {}
     levers: tuple[str, ...] = ()
     cases: Mapping[str, tuple[str, ...]] = {}
@@ -116,6 +118,7 @@ class Replaced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     observation: str | None = None
     causes: Mapping[str, str] | None = None
     whatif: str | None = None
+    needs: str | None = None
     levers: tuple[str, ...] | None = None
     cases: Mapping[str, tuple[str, ...]] | None = None
 
@@ -158,7 +161,7 @@ def rule_kinds() -> tuple[str, ...]:
 @cache
 def kinds() -> tuple[str, ...]:
     """All kinds of findings."""
-    others = {path.stem for path in Path(__file__).parent.glob("*.toml")} - {NOTES}
+    others = {path.stem for path in Path(__file__).parent.glob("*.toml")} - {NOTES, NEEDS.stem}
     return tuple(sorted((*rule_kinds(), *others)))
 
 
