@@ -225,11 +225,11 @@ def together_text(kept: Kept) -> str:
 def promise_sum_text(found: PromiseSum, kept: list[Kept]) -> str:
     """The pairs of a file, and how well their promises were kept."""
     lines = [f"{' → '.join(one.files)}: {together_text(one)}" for one in kept]
-    if found.mean_error is None or found.near is None:
+    if found.mean_error is None or found.near is None or found.inside is None:
         return "\n".join([*lines, "no pair in which a finding is gone"])
-    inside = f"; {percent(found.inside)} of {found.with_interval:,} inside the interval" if found.inside is not None else ""
     pairs = f"{found.pairs:,} pair{'' if found.pairs == 1 else 's'}"
-    return "\n".join([*lines, f"{pairs}: mean error {percent(found.mean_error)}, {percent(found.near)} within 25%{inside}"])
+    shares = f"{percent(found.near)} within 25%, {percent(found.inside)} inside the interval"
+    return "\n".join([*lines, f"{pairs}: mean error {percent(found.mean_error)}, {shares}"])
 
 
 def _promised(one: Promise) -> str:
