@@ -3,9 +3,9 @@
 import pytest
 
 from roofline.analysis.findings.order import in_sequence
-from roofline.analysis.findings.requirements import Missing, needs
 from roofline.render.text import predicted_text, sequence_text
 from roofline.report import Finding, Predicted, PredictedOp
+from roofline.rules.words.needs import Missing, needs
 
 DTYPE, FLASH = "dtype bf16", "kernel attention=flash"
 

@@ -13,6 +13,7 @@ from ...placement import Corrections, MinimumTimes
 from ...prediction.calibration import Calibration
 from ...report import Finding, Point, Predicted
 from ...resource import HBM
+from ...rules.words.needs import missing
 from ...workload import RECORDED_ALLOCATIONS, Recording
 from ..idle_time import waiting
 from ..op_times import OpTimes, share_in_steps, values_at
@@ -31,7 +32,6 @@ from .offloaded import offloaded_tensors
 from .order import decisive_doubts, in_order, in_sequence
 from .program_chains import KIND as CHAIN
 from .program_chains import programs_per_step
-from .requirements import missing
 from .single_ops import Program, doubts, op_evidence
 from .wall_clock import WallClock
 from .writing import Writer

@@ -6,9 +6,9 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...rules.words.needs import Missing
 from ...workload import Avoidable, Fact
 from .clock import Clock
-from .requirements import Missing
 
 LEVERS = ("",)  # the levers of a kind, not those of one of its cases
 

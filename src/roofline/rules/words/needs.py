@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ...graph import Graph
 from ...graph.facts.scores import attention_scores
-from ...rules.words import NEEDS
+from . import NEEDS
 
 
 class Need(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
