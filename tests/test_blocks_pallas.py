@@ -32,6 +32,12 @@ def test_bundles_of_a_loop_count_its_trips() -> None:
     assert (found.slots["matrix"], found.slots["load"], found.slots["vector"]) == (20, 10, 10)
 
 
+def test_what_conditions_skip_takes_nothing() -> None:
+    found = read_bundles(TEXT, "v5e").of_active(0.5)
+    # Half of the ten bundles behind a condition, and half of the products.
+    assert (found.executed, found.always, found.matrix) == (46, 41, 80)
+
+
 def test_generations_without_a_known_matrix_unit_are_refused() -> None:
     with pytest.raises(SourceError, match="bundles of v9"):
         read_bundles(TEXT, "v9")

@@ -17,7 +17,7 @@ from roofline.blocks.triton.sass import read_sass
 from roofline.blocks.triton.times import Demand, combined, estimate, timed
 from roofline.blocks.triton.traffic import tile_bytes, traffic_of
 from roofline.errors import UsageError
-from roofline.machines.cores import core_of
+from roofline.machines.cores import core_of, cores
 
 MATMUL = {"BM": 128, "BN": 256, "BK": 64, "num_warps": 8}
 HOPPER = core_of("9.0")
@@ -176,6 +176,16 @@ def test_a_grid_is_sizes_or_a_function_of_a_configuration() -> None:
 def test_chips_without_what_the_model_needs_are_refused() -> None:
     with pytest.raises(UsageError, match="NVIDIA GPUs"):
         chip_for("v5e")
+
+
+def test_every_core_has_what_the_model_reads() -> None:
+    for core in cores():
+        assert {"l1", "l2", "hbm", "start", "read", "barrier", "matrix", "other"} <= set(core.latency)
+        assert set(core.pipes) == set(core.cycles)
+        assert core.bytes("shared_of_block") < core.bytes("shared") < core.bytes("l1") + 1
+        assert core.interval[0] < 1 < core.interval[1]
+    for chip in ("h100", "a100", "rtx-3090", "rtx-4090", "l4"):
+        assert chip_for(chip)[0].cores > 50
 
 
 @pytest.mark.torch

@@ -43,6 +43,9 @@ def parser() -> Parser:
     made.add_argument(
         "--explain", type=at_least(1), metavar="RANK", help="where the cycles of a configuration go, line by line of the source"
     )
+    made.add_argument(
+        "--measure", type=at_least(1), default=0, metavar="N", help="time the best N on the GPU of this machine, beside the predicted times"
+    )
     output_options(made, figure=False)
     made.add_argument("-o", "--output", type=page_name, metavar="FILE.html", help="write a page: every configuration on the roofline")
     return made
@@ -55,7 +58,9 @@ def run(words: Sequence[str]) -> int:
     chip = args.chip or case.get("chip", DEFAULT)
     named = {name: value for name, value in case.items() if name not in (*ARGUMENTS, "chip")}
     with progress("compiling configurations") as tell:
-        blocks = predict(case["kernel"], case["args"], grid=case.get("grid"), chip=chip, space=space, progress=tell, **named)
+        blocks = predict(
+            case["kernel"], case["args"], grid=case.get("grid"), chip=chip, space=space, measure=args.measure, progress=tell, **named
+        )
     emit(args, lambda page: _text(args, blocks, page), blocks, lambda: block_rows(blocks))
     if args.output:
         from ..machines import load

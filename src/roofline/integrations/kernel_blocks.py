@@ -20,6 +20,7 @@ def blocks(
     grid: Any = None,
     chip: str = "h200",
     space: Any = None,
+    measure: int = 0,
     progress: Callable[[int, int], None] | None = None,
     **named: Any,
 ) -> "Blocks":
@@ -30,7 +31,7 @@ def blocks(
     arguments, in order or by name: tensors may be on the ``meta`` device. ``grid`` is a function of a configuration (and the arguments by
     name), or sizes.
     ``space`` has lists of values by name, of which all combinations are tried, or is a list of configurations: ``num_warps``,
-    ``num_stages`` and the kernel's own names.
+    ``num_stages`` and the kernel's own names. ``measure`` is how many of the best to time on the GPU of this machine.
     """
     from ..blocks.triton.compiling import is_triton
 
@@ -41,7 +42,14 @@ def blocks(
 
         if grid is None:
             raise UsageError("grid: give the number of blocks, as a function of a configuration or as sizes")
-        return predict_triton(kernel, places, names, grid, chip, space, progress)
+        found = predict_triton(kernel, places, names, grid, chip, space, progress)
+        if measure:
+            from ..blocks.triton.measuring import measured
+
+            found = measured(found, measure, kernel, places, names, grid)
+        return found
+    if measure:
+        raise UsageError("measure: only Triton kernels are measured")
     if not callable(kernel):
         raise UsageError(f"{kernel!r} is not a kernel: give a triton.jit function, or a function that calls Pallas")
     from ..jax.tpu.blocks import predict_pallas

@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import SourceError
 
@@ -46,6 +47,13 @@ class Bundles(Struct, frozen=True, kw_only=True):
     @property
     def cycles(self) -> float:
         return max(self.executed, self.matrix)
+
+    def of_active(self, share: float) -> "Bundles":
+        """The same where only a share of the kernel's products runs: conditions skip the rest, with the bundles behind them."""
+        if share >= 1:
+            return self
+        skipped = (1 - share) * (self.executed - self.always)
+        return replace(self, executed=self.executed - skipped, matrix=share * self.matrix)
 
 
 def read_bundles(text: str, family: str) -> Bundles:

@@ -44,7 +44,8 @@ class Binary(Struct, frozen=True, kw_only=True):
     refused: str = ""
 
 
-def _module(name: str) -> Any:
+def module(name: str) -> Any:
+    """A module of Triton or PyTorch, which are extras."""
     try:
         return import_module(name)
     except ModuleNotFoundError as missing:
@@ -77,8 +78,8 @@ def _is_jitted(kernel: object) -> bool:
 
 def lower(kernel: Any, args: Sequence[Any], named: Mapping[str, Any], configuration: Mapping[str, Any], capability: int) -> Lowered:
     """A configuration as Triton's IR, for a GPU of this compute capability (90)."""
-    compiler, jit = _module("triton.compiler.compiler"), _module("triton.runtime.jit")
-    target = _module("triton.backends.compiler").GPUTarget("cuda", capability, WARP)
+    compiler, jit = module("triton.compiler.compiler"), module("triton.runtime.jit")
+    target = module("triton.backends.compiler").GPUTarget("cuda", capability, WARP)
     backend = compiler.make_backend(target)
     keywords = {**named, **configuration}
     while not _is_jitted(kernel):
@@ -92,18 +93,18 @@ def lower(kernel: Any, args: Sequence[Any], named: Mapping[str, Any], configurat
         )
         parsed, signature, constants, attributes = kernel._pack_args(backend, {**keywords, "debug": False}, bound, specialization, options)
         source = compiler.ASTSource(kernel, signature, constants, attributes)
-        context = _module("triton._C.libtriton").ir.context()
-        _module("triton._C.libtriton").ir.load_dialects(context)
+        context = module("triton._C.libtriton").ir.context()
+        module("triton._C.libtriton").ir.load_dialects(context)
         backend.load_dialects(context)
-        module = source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
+        code = source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
         stages: dict[str, Any] = {}
         backend.add_stages(stages, parsed, source.language)
-        module = stages["ttir"](module, {**parsed.__dict__})
+        code = stages["ttir"](code, {**parsed.__dict__})
     except Exception as error:  # of the kernel, in many types
         return Lowered(ir="", options={}, scalars={}, refused=_first_lines(error))
     scalars = {name: value for name, value in bound.items() if isinstance(value, int | float)}
     chosen = {name: value for name, value in keywords.items() if name in parsed.__dict__}
-    return Lowered(ir=module.str(), options=chosen, scalars=scalars)
+    return Lowered(ir=code.str(), options=chosen, scalars=scalars)
 
 
 def _first_lines(error: BaseException) -> str:
@@ -113,8 +114,8 @@ def _first_lines(error: BaseException) -> str:
 
 def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
     """Machine code from Triton's IR. Shared memory is known before the longest part: what needs too much is refused there."""
-    compiler, native = _module("triton.compiler.compiler"), _module("triton._C.libtriton")
-    backend = compiler.make_backend(_module("triton.backends.compiler").GPUTarget("cuda", capability, WARP))
+    compiler, native = module("triton.compiler.compiler"), module("triton._C.libtriton")
+    backend = compiler.make_backend(module("triton.backends.compiler").GPUTarget("cuda", capability, WARP))
     options = backend.parse_options(dict(lowered.options))
     context = native.ir.context()
     native.ir.load_dialects(context)
@@ -122,26 +123,26 @@ def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
     with tempfile.TemporaryDirectory(prefix="roofline-triton-") as name:
         folder = Path(name)
         (folder / "kernel.ttir").write_text(lowered.ir)
-        module = native.ir.parse_mlir_module(str(folder / "kernel.ttir"), context)
-        module.context = context
+        code = native.ir.parse_mlir_module(str(folder / "kernel.ttir"), context)
+        code.context = context
         stages: dict[str, Any] = {}
-        backend.add_stages(stages, options, _module("triton.backends.compiler").Language.TRITON)
+        backend.add_stages(stages, options, module("triton.backends.compiler").Language.TRITON)
         metadata: dict[str, Any] = {**options.__dict__, "target": None}
         try:
             for stage in ("ttgir", "llir"):
-                module = stages[stage](module, metadata)
+                code = stages[stage](code, metadata)
             shared, warps = int(metadata["shared"]), int(metadata.get("num_warps", options.num_warps))
             if shared > most_shared:
                 why = f"out of shared memory: a block needs {shared:,} B, and a core gives one {most_shared:,} B"
                 return Binary(shared=shared, warps=warps, refused=why)
-            (folder / "kernel.ptx").write_text(stages["ptx"](module, metadata))
+            (folder / "kernel.ptx").write_text(stages["ptx"](code, metadata))
         except Exception as error:  # of the compiler's passes
             return Binary(refused=_first_lines(error))
         return _assembled(folder, capability, shared, warps)
 
 
 def _assembled(folder: Path, capability: int, shared: int, warps: int) -> Binary:
-    nvidia = _module("triton.backends.nvidia.compiler")
+    nvidia = module("triton.backends.nvidia.compiler")
     tools = Path(nvidia.__file__).parent / "bin"
     ptxas = nvidia.get_ptxas(capability).path
     arch = nvidia.sm_arch_from_capability(capability)

@@ -19,16 +19,20 @@ from ...blocks.pallas.bundles import Bundles, read_bundles
 from ...blocks.results import Blocks, Configuration, ranked, with_shares
 from ...blocks.space import Space, configurations
 from ...errors import RooflineError, SourceError, UsageError
+from ...hlo.price.calls.mosaic import active_share
 from ...hlo.price.collectives import network_of
+from ...hlo.price.types import Site
 from ...machines.calibrations import calibration_for
 from ...sources import programs
 from ...sources.cores import cores
+from ...sources.hlo_dump import read_modules
 from ...workload import Op
 from . import portable_job
 from .compiling import BUNDLES, Compilation, Job, compiled
 from .slices import Slice, slice_named
 
 EVIDENCE = "from bundles that no predicate skips, to HBM at what streams reach; two published kernels on v6e took 4 and 5% longer"
+KERNEL = "custom_call_config"  # in the configuration of a call of a Pallas kernel
 SUSTAINED = "compiled"  # the family of calibrations with the share of HBM that streams reach beside products
 ABOVE = 1.1  # of the schedule, by which kernels may take longer
 
@@ -110,7 +114,8 @@ def reason(text: str) -> str:
 def _configuration(config: dict[str, Any], made: Compilation, place: Slice) -> Configuration:
     machine = place.machine
     recording = programs.read(made.folder, machine, network=network_of)
-    bundles = bundles_of(made.folder / BUNDLES, place.family)
+    shares = _active_shares(made.folder)
+    bundles = {name: found.of_active(shares.get(name, 1.0)) for name, found in bundles_of(made.folder / BUNDLES, place.family).items()}
     family = calibration_for(machine).family(SUSTAINED)
     hbm, share = machine.rate("hbm"), family.values["beside"] if family else 1.0
     if not machine.clock_hz:
@@ -147,6 +152,17 @@ def _configuration(config: dict[str, Any], made: Compilation, place: Slice) -> C
         bytes={"hbm": moved},
         slots=_slots(kernels),
     )
+
+
+def _active_shares(folder: Path) -> dict[str, float]:
+    """For each kernel by its name the share of its products that its conditions let run."""
+    return {
+        instruction.name: active_share(Site(module, computation, instruction, "tpu"))
+        for module in read_modules(folder)
+        for computation in module.computations
+        for instruction in computation.instructions
+        if instruction.opcode == "custom-call" and KERNEL in instruction.backend_config_text
+    }
 
 
 def _slots(kernels: Sequence[Bundles]) -> dict[str, float]:

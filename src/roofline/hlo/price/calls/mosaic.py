@@ -45,7 +45,21 @@ def tpu(site: Site) -> Price:
     return Price(kernel.cost, "custom call", tuple(notes), None if kernel.least == kernel.cost else kernel.least)
 
 
-def _kernel(site: Site, config: Config) -> KernelCost:
+def active_share(site: Site) -> float:
+    """The share of the products of a kernel's code that its conditions let run, as in the blocks below the diagonal of causal attention."""
+    config = backend_config(site.instruction)
+    try:
+        ran, whole = (_products(_kernel(site, config, skips=skips)) for skips in (True, False))
+    except Misread:
+        return 1.0
+    return min(1.0, ran / whole) if whole else 1.0
+
+
+def _products(kernel: KernelCost) -> float:
+    return float(sum(amount for resource, amount in kernel.cost.amounts if resource.unit == "matrix"))
+
+
+def _kernel(site: Site, config: Config, *, skips: bool = True) -> KernelCost:
     body = word(section(config, "custom_call_config"), "body")
     if not body:
         raise Misread("the call has no code")
@@ -56,7 +70,7 @@ def _kernel(site: Site, config: Config) -> KernelCost:
     shapes = tuple(operand.shape for operand in site.operands)
     if not all(shape.is_array and shape.is_bounded for shape in (*shapes, *results(site))):
         raise Misread("an array without bounds")
-    return kernel_cost(code, shapes, results(site), _tables(site), site.platform)
+    return kernel_cost(code, shapes, results(site), _tables(site), site.platform, skips=skips)
 
 
 def _tables(site: Site) -> tuple[tuple[int, ...] | None, ...]:

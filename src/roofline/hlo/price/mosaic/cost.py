@@ -47,11 +47,20 @@ def _read(code: bytes) -> Kernel:
 
 @lru_cache(maxsize=1_000)
 def kernel_cost(
-    code: bytes, operands: tuple[Shape, ...], results: tuple[Shape, ...], tables: tuple[Table, ...], platform: Platform
+    code: bytes,
+    operands: tuple[Shape, ...],
+    results: tuple[Shape, ...],
+    tables: tuple[Table, ...],
+    platform: Platform,
+    *,
+    skips: bool = True,
 ) -> KernelCost:
-    """The cost of a kernel by its code, the arrays of its call, and the integers of its operands that are constants of the program."""
+    """The cost of a kernel by its code, the arrays of its call, and the integers of its operands that are constants of the program.
+
+    Without ``skips`` blocks behind a condition always run.
+    """
     try:
-        return _Call(_read(code), operands, results, tables, platform).cost()
+        return _Call(_read(code), operands, results, tables, platform, skips).cost()
     except (IndexError, KeyError, TypeError, ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         raise Misread(f"code that contradicts itself ({type(error).__name__})") from None
 
@@ -64,6 +73,7 @@ class _Call(Struct):
     results: tuple[Shape, ...]
     tables: tuple[Table, ...]
     platform: Platform
+    skips: bool
 
     def cost(self) -> KernelCost:
         main = self.kernel.main
@@ -182,7 +192,7 @@ class _Call(Struct):
             if not extent.is_known:
                 steps = scalars.axis(place).low
                 runs = Range(runs.low * (steps < extent.low), runs.high * (steps < extent.high))
-        return Walk(self.kernel, scalars, self.platform, levels).block(self.kernel.body, runs)
+        return Walk(self.kernel, scalars, self.platform, levels, self.skips).block(self.kernel.body, runs)
 
 
 def _needs_only(work: Tally, needed: int) -> Iterator[str]:

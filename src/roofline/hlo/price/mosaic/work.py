@@ -56,12 +56,13 @@ class Tally(Struct):
 
 
 class Walk(Struct):
-    """A pass over the code of a kernel."""
+    """A pass over the code of a kernel; ``skips`` is whether a block behind a condition runs only where that holds."""
 
     kernel: Kernel
     scalars: Scalars
     platform: Platform
     levels: Levels
+    skips: bool = True
 
     def block(self, block: Block, runs: Range) -> Tally:
         """The work of a block that runs so often in each step."""
@@ -104,6 +105,12 @@ class Walk(Struct):
 
     def _branches(self, operation: Operation, runs: Range) -> Tally:
         """Either of two blocks: where the condition depends on data, the cheaper or the dearer of each amount."""
+        if not self.skips:
+            tally = Tally()
+            for region in range(len(operation.regions)):
+                if operation.regions[region]:
+                    tally.merge(self.block(operation.body(region), runs))
+            return tally
         condition = self.scalars.value(operation.operands[0])
         runs, condition = fitted(runs, condition)
         otherwise = Range(1 - condition.high, 1 - condition.low)
