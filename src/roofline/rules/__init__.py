@@ -44,6 +44,7 @@ from .one_hot_product.lookups import one_hot_products
 from .padding.padded_arrays import padded_arrays
 from .padding.rooms import room_for_groups
 from .partial_products.summed import partial_products
+from .product_order.directions import forward_derivatives
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
@@ -89,6 +90,7 @@ RULES: tuple[Rule, ...] = (
     compared_bins,
     dense_experts,
     costly_orders,
+    forward_derivatives,
     inverses,
     summed_products,
     low_batches,
