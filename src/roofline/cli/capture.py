@@ -29,7 +29,7 @@ from .options import (
     screen_options,
     throughput_options,
 )
-from .options.slice_options import COMPILATION, STEP, compilation_options
+from .options.slice_options import COMPILATION, STEP, compilation_options, refuse_compilation
 from .output import emit, write, write_message
 from .reading import read_options
 from .terminal import chart, chart_options
@@ -97,6 +97,7 @@ def run(words: Sequence[str]) -> int:
         report, is_refused = compiled_step(args, command, stdout)
         _emit(args, report)
         return BROKEN if is_refused else 0
+    refuse_compilation(args, "capture")
     chosen_machine(args)  # raises an error for an unknown chip before the program runs
     taken = profile(command, Path(args.output), window=window, name=args.name, stdout=stdout)
     if taken.status:

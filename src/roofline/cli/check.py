@@ -42,7 +42,7 @@ from .options import (
     output_options,
     throughput_options,
 )
-from .options.slice_options import COMPILATION, MAKE_IT_FIT, compilation_options, record_function
+from .options.slice_options import COMPILATION, MAKE_IT_FIT, compilation_options, record_function, refuse_compilation
 from .output import emit, write_message
 from .reading import opened, read_options
 
@@ -144,6 +144,7 @@ def _analysed(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
         return _function(args)
     if args.args:
         raise UsageError("check: --args are the shapes of a function's arguments; give MODULE:FUNCTION")
+    refuse_compilation(args, "check")
     return opened(args, [args.input]).report, None
 
 
@@ -155,6 +156,7 @@ def _function(args: argparse.Namespace) -> tuple[Report, Callable[[str], Report]
     if _is_slice(args):
         on = partial(_compiled, args)
         return on(args.chip), on
+    refuse_compilation(args, "check")
     shapes, number = [shape(text) for text in args.args], dtype(args.dtype)
     machine = chosen_machine(args)
     function = load_function("check", args.input)

@@ -84,6 +84,13 @@ def is_function(name: str) -> bool:
     return is_name and is_module and not (os.path.exists(name) or is_remote(name) or is_sample(name))
 
 
+def refuse_compilation(args: argparse.Namespace, command: str) -> None:
+    """Raise an error for options of a compilation where nothing is compiled."""
+    given = [value.name for value in (STEP, *COMPILATION) if getattr(args, value.place, None)]
+    if given:
+        raise UsageError(f"{command}: --compile {given[0]} is for a slice of TPUs that is not here: --chip v6e:4x4")
+
+
 def functions_of(args: argparse.Namespace, names: Sequence[str]) -> list[str]:
     """The functions among the inputs; options for functions are an error where there is none."""
     found = [name for name in names if is_function(name)]
