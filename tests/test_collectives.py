@@ -150,6 +150,13 @@ def test_gathers_of_weights_that_nothing_hides_are_told_and_those_that_are_hidde
     assert {one.reason for one in report.collectives if one.op in finding.ops} <= {"argument", "gradient"}
 
 
+@pytest.mark.parametrize(("name", "has_loop"), [("fsdp_step", True), ("replicated_step", False)])
+def test_an_unrolled_loop_is_advised_only_where_there_is_a_loop(name: str, has_loop: bool) -> None:
+    (finding,) = [finding for finding in analyzed(name).findings if finding.kind == "exposed-collectives"]
+    assert finding.levers[0].startswith("lax.scan") == has_loop
+    assert len(finding.levers) > 1
+
+
 def test_operands_that_go_round_are_recognised_and_told_only_where_a_gather_would_take_less() -> None:
     # Compiled without, the step is 3.5 ms, as one of its gathers is hidden; in parts it is 3.9. With both exposed it would be 4.1.
     report = analyzed("windowed")

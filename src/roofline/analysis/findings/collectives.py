@@ -11,7 +11,8 @@ from ...graph.facts.exchanges import Reason, Why, exchanges
 from ...workload import ProgramGraph, Recording
 from ..op_times import OpTimes
 from .clock import Clock
-from .evidence import Evidence, Saving
+from .evidence import LEVERS, Evidence, Saving
+from .levers import LOOP
 from .reachable import OTHERWISE, REACHABLE
 
 EXPOSED, WINDOWED = "exposed-collectives", "windowed-products"
@@ -44,7 +45,8 @@ def _exposed(reasons: Mapping[int, Why], op_times: OpTimes, ids: Sequence[int], 
     if saved.steps_s < clock.notable_s:
         return None
     longest = sorted(ops, key=lambda id: -op_times.spent_s[id])
-    return Evidence(kind=EXPOSED, ops=longest, saved=saved)
+    looped = sum(op_times.spent_s[id] for id in ops if op_times.ops[id].in_loop)
+    return Evidence(kind=EXPOSED, ops=longest, saved=saved, levers=(LOOP, *LEVERS) if 2 * looped > sum(spent) else LEVERS)
 
 
 def _windowed(program: ProgramGraph, op_times: OpTimes, ids: set[int], clock: Clock) -> Iterator[Evidence]:
