@@ -23,7 +23,7 @@ COUNTED = {
 }  # fmt: skip
 ELSEWHERE = {
     ("wide-format", "full fp32"), ("wide-format", "dequantized cache"), ("unused-results", "sampled"), ("layout-copies", "pages"),
-    ("layout-copies", "depthwise"),
+    ("layout-copies", "depthwise"), ("low-batch", "images"),
 }  # fmt: skip
 
 
