@@ -42,7 +42,7 @@ def test_blocks_of_a_group_share_the_columns_of_the_second_operand() -> None:
     rows, columns, _ = found.accesses
     # GROUP is 8: blocks 0 to 7 are below one another, 8 to 15 the next column of blocks.
     assert len(set(rows.addresses[:, 0, 0].tolist())) == 8
-    assert columns.addresses[:8, 0, 0].ptp() == 0 if hasattr(np.ndarray, "ptp") else np.ptp(columns.addresses[:8, 0, 0]) == 0
+    assert np.ptp(columns.addresses[:8, 0, 0]) == 0
     assert columns.addresses[8, 0, 0] - columns.addresses[0, 0, 0] == 256 * 2  # a block is 256 columns of 2 bytes wide
     # 8192 / 64 iterations; the first operand moves by 64 columns, the second by 64 rows of 8192.
     assert [float(each) for each in (rows.trips[0][0], rows.moves[0][0], columns.moves[0][0])] == [128, 64 * 2, 64 * 8192 * 2]
@@ -186,6 +186,15 @@ def test_every_core_has_what_the_model_reads() -> None:
         assert core.interval[0] < 1 < core.interval[1]
     for chip in ("h100", "a100", "rtx-3090", "rtx-4090", "l4"):
         assert chip_for(chip)[0].cores > 50
+
+
+def test_a_loop_with_redundant_warps_is_not_taken_for_an_unrolled_one() -> None:
+    case = one_of("attention", num_warps=8)
+    kernel, parts = read_ir(case.lowered.ir), read_sass(case.binary.sass)
+    loops = evaluate(kernel, dict(case.lowered.scalars), case.grid, [63]).loops
+    found = trip_counts(parts, loops, {id(loops[0].operation): 64.0}, case.binary.warps)
+    # Both warp groups compute all scores of a block of 64 rows: 1.5 times the products of the IR in one iteration.
+    assert [found[id(part)] for part in parts if part.loop] == [64]
 
 
 @pytest.mark.torch
