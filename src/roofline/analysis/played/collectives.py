@@ -7,7 +7,6 @@ from math import prod
 
 from ...graph import DeviceAxes, Graph, Node, Operator
 from ...graph.facts.exchanges import Reason, Why, exchanges
-from ...hlo.price.collectives import COLLECTIVES
 from ...op_parts import exposed_s
 from ...report import CollectiveInfo, OpInfo
 from ...resource import named
@@ -49,6 +48,8 @@ def _of_program(
 
 
 def _info(graph: Graph, why: Why, op: OpInfo, mesh: Mapping[str, int]) -> CollectiveInfo:
+    from ...hlo.price.collectives import COLLECTIVES  # takes 30 ms to import, and traces do not need it
+
     axes = named_axes(why.exchange.along, mesh)
     return CollectiveInfo(
         op=op.id,

@@ -92,7 +92,7 @@ def explain(
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
     reads, sends = waiting_calls(work, launches, names, captured, waits)
     blocking = np.empty(0, np.int64) if on_cpu else blocking_launches(work, launches)
-    are_blocking, reads = bool(len(blocking)), np.union1d(reads, blocking)
+    are_blocking, reads = bool(len(blocking)), distinct(np.concatenate((reads, blocking)))
     awaited = {*waits, *distinct(launches.name[blocking]).tolist()}
     for one, gaps in zip(devices, gaps_by_device, strict=True):
         _neighbours(one.number, gaps, work, launches, names)
