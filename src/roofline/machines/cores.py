@@ -18,7 +18,7 @@ class Core(Struct, frozen=True, kw_only=True, dict=True):
 
     ``shared_bytes`` and ``l2_bytes`` are bytes in a cycle from shared memory or L1, and from L2. ``l2_copies`` is how
     many parts of L2 may each keep a copy of the same data. ``warp_products`` is the share of the matrix
-    unit's rate that products of single warps reach, ``dispatch`` how many blocks the chip starts in a second. ``interval`` is that of
+    unit's rate that products of single warps reach, ``blocks_per_s`` how many blocks the chip starts. ``interval`` is that of
     measured over predicted times of kernels, ``evidence`` where it was measured.
     """
 
@@ -36,7 +36,7 @@ class Core(Struct, frozen=True, kw_only=True, dict=True):
     l2_bytes: int
     l2_copies: int
     warp_products: float
-    dispatch: str
+    blocks_per_s: float
     source: tuple[str, ...]
     interval: tuple[float, float]
     evidence: str
@@ -55,10 +55,6 @@ class Core(Struct, frozen=True, kw_only=True, dict=True):
     def bytes(self, name: str) -> int:
         """The bytes of one of its memories."""
         return int(parse(getattr(self, name), "B"))
-
-    @property
-    def blocks_per_s(self) -> float:
-        return parse(self.dispatch, "FLOP/s")
 
 
 @cache
