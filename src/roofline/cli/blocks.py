@@ -54,7 +54,7 @@ def parser() -> Parser:
 def run(words: Sequence[str]) -> int:
     args = parser().parse_args(words)
     case = case_of(args.case, load_function("blocks", args.case)())
-    space = space_of(args.space) if args.space else case.get("space")
+    space = with_values(case.get("space"), space_of(args.space))
     chip = args.chip or case.get("chip", DEFAULT)
     named = {name: value for name, value in case.items() if name not in (*ARGUMENTS, "chip")}
     with progress("compiling configurations") as tell:
@@ -93,6 +93,15 @@ def space_of(given: Sequence[str]) -> dict[str, list[Any]]:
             raise UsageError(f"--space {text}: write NAME=VALUE,VALUE, such as BM=64,128")
         space[name.strip()] = [_value(value.strip()) for value in values.split(",")]
     return space
+
+
+def with_values(space: Any, values: Mapping[str, list[Any]]) -> Any:
+    """The space of a case with other values for some of its names; a list of configurations is replaced.
+
+    >>> with_values({"BM": [64, 128], "BN": [64]}, {"BM": [32]})
+    {'BM': [32], 'BN': [64]}
+    """
+    return {**space, **values} if isinstance(space, Mapping) else values or space
 
 
 def _value(text: str) -> Any:
