@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from msgspec.structs import replace
+import msgspec
 
 from ..checking.op_filter import parse_filter
 from ..dtypes import dtype
@@ -117,11 +117,6 @@ def table_options(made: argparse.ArgumentParser) -> None:
     table.add_argument(
         "--stragglers", nargs="?", const="device", choices=("device", "host"), help="compare each op's time across devices or hosts"
     )
-    table.add_argument(
-        "--collectives",
-        action="store_true",
-        help="why devices exchange arrays in a compiled program: which argument or value, over which axes, and how much is exposed",
-    )
     for name in ("step", "device", "host"):
         former(table, f"--{name}", option="--only", becomes=f"{name}={{}}")
     former(table, "--no-infeed", option="--only", becomes="infeed=no")
@@ -204,8 +199,10 @@ def _function(args: argparse.Namespace) -> int:
         if is_refused and args.make_it_fit:
             from .forms.make_it_fit import attempts
 
-            job = replace(function_job(args, args.path[0]), slice=place)
-            found = attempts(args, lambda changes=(), mesh=None: replace(job, changes=changes, mesh=mesh or job.mesh), recording)
+            job = msgspec.structs.replace(function_job(args, args.path[0]), slice=place)
+            found = attempts(
+                args, lambda changes=(), mesh=None: msgspec.structs.replace(job, changes=changes, mesh=mesh or job.mesh), recording
+            )
     else:
         from .forms.slice_variants import variants
 

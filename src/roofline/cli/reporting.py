@@ -63,7 +63,7 @@ def _emit(args: argparse.Namespace, workload: Workload, report: Report, shown: R
             from ..render.stragglers import stragglers_text
 
             extra.append(stragglers_text(spread, args.stragglers, page, top))
-        if args.collectives or (args.details and report.collectives):
+        if args.details and report.collectives:
             from ..render.collectives import collectives_text
 
             extra.append(collectives_text(shown, page, top))
