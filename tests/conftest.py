@@ -15,8 +15,9 @@ from roofline.sources.parts import Part
 from roofline.sources.xspace.recording import read_part
 from tpu_compiler import HAS_WHEEL, why_not
 
-# Scripts that made the data, some of which need an accelerator; and two modules of one name, in which there are no doctests to find.
-collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py"]
+# Scripts that made the data, some of which need an accelerator; two modules of one name, in which there are no doctests to find; kernels
+# that only Triton imports.
+collect_ignore_glob = ["data/*", "conftest.py", "browser/conftest.py", "compiled_kernels.py"]
 
 # `make test-all` asks for the thorough profile.
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=250)

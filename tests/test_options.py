@@ -24,7 +24,7 @@ from roofline.formulas.collective import Algorithm
 SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")
 HLO = str(Path(__file__).parent / "data" / "hlo" / "options.hlo")
 # What these options take is free: a name, a word, or a file, which is an error of status 1 where it cannot be read
-FREE = {"--name=", "--anonymize-key=", "--counters=", "--json=", "--csv=", "--parquet=", "--markdown="}
+FREE = {"--name=", "--anonymize-key=", "--counters=", "--json=", "--csv=", "--parquet=", "--markdown=", "--record="}
 # A value that is wrong although it looks like the right kind; any other option gets NONSENSE
 WRONG = {
     "--set=": "hmb=3 TB/s",

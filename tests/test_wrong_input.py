@@ -124,6 +124,7 @@ FREE = (
     "--lint",
     "--budget",
     "--baseline",
+    "--record",
     "--folder",
 )
 ONCE: set[tuple[str, str]] = set()
