@@ -215,7 +215,7 @@ def _function(args: argparse.Namespace) -> int:
     if found:
         from .forms.slice_variants import emit_variants
 
-        made = made._replace(report=replace(made.report, variants=tuple(found)))
+        made = made._replace(report=msgspec.structs.replace(made.report, variants=tuple(found)))
         emit_variants(args, found)
     emit_opened(args, made)
     return BROKEN if is_refused else 0
