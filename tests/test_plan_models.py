@@ -1,13 +1,14 @@
 """Models from their configurations: published sizes, FLOP by hand, and what is refused."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from roofline.errors import SourceError
 from roofline.plan.catalogue import entries, load_model
-from roofline.plan.configuration import model_types, read_configuration
+from roofline.plan.configuration import read_configuration
 from roofline.plan.transformer import Attention, Experts, FeedForward
 
 # Billions of parameters, as the models' pages state them (safetensors totals, technical reports), to the digits they give.
@@ -112,11 +113,57 @@ def test_a_window_saves_work_and_a_capacity_adds_it() -> None:
 
 
 def test_attention_that_is_not_understood_is_refused_by_name() -> None:
-    for key in model_types().not_understood:
+    for key in (
+        *("index_topk", "linear_attn_config", "linear_num_value_heads", "use_linear_attention", "lightning_heads", "sparse_attention"),
+        *("blocksparse_block_size", "nsa_config", "moba_config", "sparsity_config", "compress_ratios", "lru_width", "rwkv_version"),
+        *("attention_hidden_size", "conv_L_cache", "lsh_attn_chunk_length", "local_attention_window_size", "num_kv_shared_layers"),
+        *("mamba_d_ssm", "mamba_dt_rank", "time_step_rank", "attn_type_list", "per_layer_config"),
+    ):
         with pytest.raises(SourceError, match=f"{key}: .*not understood"):
-            read_configuration({**TINY, key: [1, 2]}, "tiny")
+            read_configuration({**TINY, key: [0, 1]}, "tiny")
+        assert read_configuration({**TINY, key: None}, "tiny").depth == 3
     with pytest.raises(SourceError, match="'linear_attention' is not understood"):
         read_configuration({**TINY, "layer_types": ["full_attention", "linear_attention", "full_attention"]}, "tiny")
+    with pytest.raises(SourceError, match="attention_type: attention of the kind 'block_sparse'"):
+        read_configuration({**TINY, "attention_type": "block_sparse"}, "tiny")
+    with pytest.raises(SourceError, match="both sides"):
+        read_configuration({**TINY, "architectures": ["BertForMaskedLM"]}, "tiny")
+    with pytest.raises(SourceError, match="no layer_types says which"):
+        read_configuration({**TINY, "mamba_n_heads": 4}, "tiny")
+    # the words of causal attention, and a list that says it of every layer (MiniMax M2)
+    assert read_configuration({**TINY, "attn_type": "multihead_attention", "attn_type_list": [1, 1, 1]}, "tiny").depth == 3
+
+
+def test_keys_that_a_type_leaves_out_or_calls_otherwise_are_read() -> None:
+    # Gemma 3 12B's file has neither the width of a head nor which layers have the window: the sixth layer of six sees all keys.
+    keys = {"hidden_size": 3840, "intermediate_size": 15360, "num_attention_heads": 16, "num_key_value_heads": 8, "num_hidden_layers": 48}
+    model = read_configuration({**keys, "model_type": "gemma3_text", "sliding_window": 1024, "vocab_size": 262144}, "gemma3-12b")
+    assert model.layers == load_model("gemma3-12b").layers
+    # Qwen's window is that of the layers from max_window_layers on, where it is used.
+    window = {"sliding_window": 4, "max_window_layers": 2}
+    assert [layer.count for layer in read_configuration({**TINY, **window, "use_sliding_window": True}, "tiny").layers] == [2, 1]
+    assert len(read_configuration({**TINY, **window, "use_sliding_window": False}, "tiny").layers) == 1
+    # Billions of parameters that transformers gives models of these keys.
+    dbrx = {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "vocab_size": 100352}
+    dbrx |= {"attn_config": {"kv_n_heads": 8}, "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}}
+    mamba = {"model_type": "mamba2", "hidden_size": 2560, "num_hidden_layers": 64, "num_heads": 80, "head_dim": 64, "state_size": 128}
+    mamba |= {"n_groups": 1, "time_step_rank": 160, "vocab_size": 50288, "tie_word_embeddings": True}
+    bamba = {"model_type": "bamba", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32}
+    bamba |= {"num_key_value_heads": 8, "attn_layer_indices": [9, 18, 27], "vocab_size": 128256}
+    bamba |= {"mamba_n_heads": 128, "mamba_d_head": 64, "mamba_d_state": 128, "mamba_n_groups": 1}
+    falcon = {"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71, "vocab_size": 65024}
+    falcon |= {"multi_query": True, "num_kv_heads": 71}
+    for config, billions in ((dbrx, 131.6), (mamba, 2.702), (bamba, 9.78), (falcon, 6.922)):
+        assert read_configuration(config, "model").parameters / 1e9 == pytest.approx(billions, rel=1e-3), config["model_type"]
+
+
+def test_any_value_of_a_key_gives_a_model_or_an_error_of_the_file() -> None:
+    routed = {**TINY, "num_local_experts": 4, "num_experts_per_tok": 2, "capacity_factor": 1.5, "sliding_window": 4, "layer_types": None}
+    routed |= {"mlp_only_layers": [1], "hybrid_override_pattern": None, "architectures": ["XForCausalLM"], "kv_lora_rank": None}
+    for key in routed:
+        for value in (-1, 0, 1.5, "x", [], [1], ["x"], {}, {"a": 1}, True, 10**400, float("inf"), float("nan")):
+            with suppress(SourceError):
+                assert read_configuration({**routed, key: value}, "tiny").parameters > 0
 
 
 def test_an_unknown_model_is_read_with_a_note_and_a_damaged_one_is_an_error() -> None:
