@@ -151,12 +151,6 @@ class Kernels:
         self.trace.op(name, self.at, 5, tensors, thread=thread, **args)
         self.run("kernel", thread)
 
-    def joined(self, tensors: Sequence[Sequence[int]]) -> None:
-        """``torch.cat`` of a list of tensors."""
-        given = {"Input Dims": [[list(one) for one in tensors], []], "Input type": ["TensorList", "Scalar"], "Concrete Inputs": ["", "1"]}
-        self.trace.add("cpu_op", "aten::cat", self.at, 5, 100, MAIN, {"External id": 1, **given})
-        self.run("CatArrayBatchedCopy<c10::BFloat16>", MAIN)
-
     def node(self, name: str, count: int, **args: Any) -> None:
         """A node of the backward pass around the next ops."""
         self.trace.op(NODE + name, self.at - 1, 10 * count, thread=BACKWARD, **args)
