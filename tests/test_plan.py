@@ -57,6 +57,27 @@ def test_what_is_given_is_kept() -> None:
     assert {plan.mesh["tp"] for plan in rl.plan("llama3-8b", "h100", 8, batch=8, no=["tp"]).plans} == {1}
 
 
+def test_axes_that_are_given_are_never_dropped() -> None:
+    for mesh, message in (
+        ("tp=8 pp=8 fsdp=1 data=2", "128 devices do not divide 64"),
+        ("vp=2 pp=1", "no mesh of 64 devices"),
+        ("ep=8", "ep=8, but llama3-8b has no experts"),
+        ("tp=1 pp=1 cp=1 fsdp=64 data=1", "not whole microbatches of 3 on each of 64 ranks"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            rl.plan("llama3-8b", "h100", 64, batch=256, mesh=mesh, microbatch=3 if "cp" in mesh else 1)
+    virtual = rl.plan("llama3-8b", "h100", 64, batch=256, mesh="vp = 4", microbatch=1)
+    assert all(plan.mesh["vp"] == 4 and plan.mesh["pp"] > 1 for plan in virtual.plans)
+    assert {plan.mesh["data"] for plan in rl.plan("llama3-8b", "h100", 64, batch=256, mesh="fsdp=rest").plans} == {1}
+
+
+def test_the_words_of_the_reference_are_understood() -> None:
+    words = ["--nic", "50 GB/s", "--tokens", "15T", "--price", "2.5 USD/h", "--mesh", "pp=2, tp=4 data=rest", "--top", "1"]
+    assert main(["plan", "llama3-8b", "h100", "x64", "train", "--batch", "256", *words]) == 0
+    cube = rl.plan("llama3-8b", "v5p", "4x4x4", batch=256)
+    assert (cube.chips, cube.plans) == (64, rl.plan("llama3-8b", "v5p:4x4x4", batch=256).plans)
+
+
 def test_a_whole_mesh_is_predicted_even_where_it_does_not_fit() -> None:
     plans = rl.plan("llama3-405b", "h100", 16, batch=16, mesh="tp=8 pp=1 cp=1 fsdp=rest data=1", microbatch=1, recompute="none")
     assert [plan.fits for plan in plans.plans] == ["needs offload"]
@@ -84,10 +105,16 @@ def test_an_anchor_corrects_every_plan_and_narrows_the_interval() -> None:
         assert sum(after.parts.values()) == pytest.approx(after.step_s)
         assert after.high_s / after.low_s < before.high_s / before.low_s
     assert "every plan takes 125% of its prediction" in anchored.anchor
+    # A published row: other chips, batch and length, and its rate in tokens per second and chip
+    row = rl.plan("llama3-8b", "h100", 64, batch=512, seq=4096, mesh="tp=1 pp=1 cp=1 fsdp=64 data=1", recompute="full", microbatch=2).best
+    words = f"fsdp=64 data=1 chips=64 batch=512 seq=4096 recompute=full mbs=2: {row.tokens_per_s_per_chip / 1.25} tokens/s"
+    published = rl.plan("llama3-8b", "h100", 16, anchor=words, **mesh)
+    assert published.best.step_s == pytest.approx(anchored.best.step_s)
     for wrong, message in (
         ("tp=2", "write the run and its time"),
         ("tp=2: fast", "--anchor"),
         ("tp=2: 0 s", "positive"),
+        ("tp=2 seq=x: 1 s", "seq=x: a positive whole number"),
         ("tp=3: 1 s", "no multiple"),
     ):
         with pytest.raises(RooflineError, match=message):
@@ -98,12 +125,15 @@ def test_an_anchor_may_be_a_profile(capsys: pytest.CaptureFixture[str]) -> None:
     profile = next((Path(rl.__file__).parent / "samples").glob("train*.pb.gz"))
     step = next(point.time_s for point in rl.analyze(profile).points if point.scope == "average")
     text = said(capsys, "--anchor", f"fsdp=16 mbs=1: {profile}")
+    mesh = ("--mesh", "tp=1 pp=1 cp=1 fsdp=16 data=1", "--microbatch", "1")
+    assert said(capsys, "--anchor", str(profile), *mesh) == said(capsys, "--anchor", f"fsdp=16 mbs=1: {profile}", *mesh)
     assert step
     assert f"{show(step, 's', 3)} measured" in text
 
 
 def test_batches_are_sequences_or_tokens() -> None:
     assert sequences("1536", 8192) == sequences("1536 sequences", 8192) == sequences(1536, 1) == 1536
+    assert sequences("1,536", 1) == sequences("1.536e3", 1) == 1536
     assert sequences("4M tokens", 8192) == sequences("4M", 8192) == 512
     for wrong in ("many", "-3", "1.5"):
         with pytest.raises(UsageError, match="--batch"):
@@ -247,6 +277,8 @@ def test_wrong_words_are_errors_with_the_words_that_are_known() -> None:
         (["llama3-8b", "h100", "x8", "--stack", "nanotron"], "one of megatron, torchtitan"),
         (["llama3-8b", "h100", "x8", "--set", "graphs=some"], "one of none, layers, step, unknown"),
         (["llama3-8b", "h100", "x8", "--set", "speed=9"], "one of graphs, exchange-overlap, async-tp, offload, routing"),
+        (["llama3-8b", "h100", "x8", "--set", "routing=0"], "1 or more"),
+        (["llama3-8b", "h100", "x8", "--network", "0 GB/s"], "more than 0 bytes a second"),
         (["llama3-8b", "h100", "x8", "--recompute", "most"], "one of layernorm"),
         (["llama3-8b", "h100", "x8", "--require", "speed > 3"], "a name of step"),
         (["llama3-8b", "h100", "x8", "--explain", "100000"], "there are plans 1 to"),

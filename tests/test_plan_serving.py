@@ -67,12 +67,46 @@ def test_the_best_is_the_largest_batch_under_the_objective() -> None:
     assert not missed.meets(missed.best)
 
 
+def test_replicas_that_prefill_apart_keep_up_with_those_that_decode() -> None:
+    given = {"format": "fp8", "mesh": "tp=2", "batch": "1..64"}
+    together = rl.plan_serving("llama3-70b", "h200", 64, **given)
+    apart = rl.plan_serving("llama3-70b", "h200", 64, split="prefill,decode", rate=40, **given)
+    assert [served.batch for served in apart.batches] == [1, 2, 4, 8, 16, 32, 64]
+    assert apart.best.tpot_s == pytest.approx(together.best.tpot_s - together.best.parts["others' prefills"])
+    assert apart.best.tokens_per_s_per_chip == pytest.approx(together.best.tokens_per_s_per_chip)
+    # 32 replicas: as many requests are prefilled as decoded, in whole replicas
+    decoded = 64 / (1000 * apart.best.tpot_s)
+    assert apart.prefill_replicas
+    assert apart.requests_per_s == min(apart.prefill_replicas / apart.best.prefill_s, (32 - apart.prefill_replicas) * decoded)
+    assert 0.9 * together.requests_per_s < apart.requests_per_s <= together.requests_per_s
+    # 40 requests a second: replicas that prefill, and replicas that decode, each whole
+    assert apart.chips_needed == 2 * (-(-40 * apart.best.prefill_s // 1) + -(-40 // decoded))
+
+
+def test_state_space_layers_keep_a_state_of_one_size() -> None:
+    server = Server(load_model("nemotron3-nano"), chips_of("h200", 1))
+    short, long = (Replica(tensor=1, batch=1, prompt=length, answer=1000, format=FORMATS["bf16"]) for length in (1000, 9000))
+    # 6 layers of attention with 2 heads of 128; the states of 23 layers, 64 heads of 64 channels with 128 states in fp32, do not grow
+    assert server.kv_bytes(long) - server.kv_bytes(short) == 6 * 2 * 2 * 128 * 2 * 8000
+    assert server.kv_bytes(short) == 6 * 2 * 2 * 128 * 2 * 2000 + 23 * 64 * 64 * 128 * 4
+
+
 def test_objectives_and_sizes_that_cannot_be_are_errors() -> None:
     assert asked_objective("ttft<1s tpot<30ms") == {"ttft": 1.0, "tpot": 0.03}
     with pytest.raises(UsageError, match="write ttft or tpot < TIME"):
         asked_objective("latency<1s")
     with pytest.raises(UsageError, match="does not fit"):
         rl.plan_serving("deepseek-v3", "h100", 4)
+    for option, message in (
+        ({"mesh": "tp=3"}, "8 devices are not whole replicas of 3"),
+        ({"mesh": "ep=8"}, "split by tp alone"),
+        ({"batch": 10**6}, "sequences fit a replica of"),
+        ({"batch": "5..2"}, "such as 16 or 1..256"),
+        ({"split": "prefill"}, "write prefill,decode"),
+        ({"split": "prefill,decode", "mesh": "tp=8"}, "not two replicas of 8"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            rl.plan_serving("llama3-8b", "h100", 8, **option)
     with pytest.raises(UsageError, match="serving is planned for GPUs"):
         rl.plan_serving("llama3-8b", "v5e", 4)
 

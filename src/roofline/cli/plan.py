@@ -18,7 +18,8 @@ from .functions import load_function
 from .options import BROKEN, Parser, at_least, is_page, output_options
 from .output import emit, write_message, write_page
 
-SERVE = "serve"  # the word for serving instead of training
+TRAIN, SERVE = "train", "serve"  # words for what the chips do, after them; training where neither is said
+PRICE = r"^[$€]|\s*[$€A-Z]*\s*/\s*(h|hour)$|\s*[$€A-Z]{1,3}$"  # a currency and what it is paid for, beside the number
 # quantity of --require -> its dimension, and its value of a plan
 REQUIRED: Mapping[str, tuple[str, Callable[[Plan], float]]] = {
     "step": ("s", lambda plan: plan.step_s),
@@ -45,7 +46,7 @@ def parser() -> Parser:
     workload.add_argument("--batch", metavar="N|TOKENS", help="global batch: sequences (1536) or tokens ('4M tokens'; the default)")
     workload.add_argument("--seq", type=at_least(1), metavar="N", help="tokens of a sequence (default 8192)")
     workload.add_argument("--tokens", metavar="N", help="tokens of the whole run, for its days and chip-hours: 15T")
-    workload.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of the run: 2.5")
+    workload.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of the run: '2.5 USD/h'")
     free = made.add_argument_group("free unless given")
     free.add_argument(
         "--mesh",
@@ -71,7 +72,7 @@ def parser() -> Parser:
     )  # fmt: skip
     stated.add_argument("--slices", type=at_least(1), default=1, metavar="N", help="equal parts of the chips that a slower network joins")
     stated.add_argument(
-        "--network", metavar="RATE", help="bytes a second of a chip's network card: '50 GB/s' (default: the chip's machine file)"
+        "--network", "--nic", metavar="RATE", help="bytes a second of a chip's network card: '50 GB/s' (default: the chip's machine file)"
     )
     stated.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
     stated.add_argument("--reserve", default="0", metavar="SHARE", help="share of the memory to leave free: 10%%")
@@ -79,7 +80,7 @@ def parser() -> Parser:
         "--anchor",
         metavar="'RUN: TIME'",
         help="a measured step of this model, chips and software, which corrects all plans: 'pp=8 tp=4 data=rest mbs=1: 20.1 s'; "
-        "for TIME also a profile",
+        "TIME may be a rate, '1155 tokens/s' a chip, or a profile; also seq=, chips=, batch=, format=, recompute=",
     )
     stated.add_argument(
         "--program",
@@ -104,13 +105,13 @@ def parser() -> Parser:
 
 
 def run(words: Sequence[str]) -> int:
-    if SERVE in words:
+    if SERVE in words[1:]:
         from .forms.plan_serve import run as run_serve
 
-        return run_serve([text for text in words if text != SERVE])
-    args = parser().parse_args(words)
-    tokens = _number("--tokens", args.tokens)
-    price = _number("--price", args.price)
+        return run_serve(_without(SERVE, words))
+    args = parser().parse_args(_without(TRAIN, words))
+    tokens = amount("--tokens", args.tokens)
+    price = amount("--price", args.price, PRICE)
     wanted = [_condition(text) for text in args.require]
     asked = question(
         args.model,
@@ -165,8 +166,8 @@ def page_name(text: str) -> str:
 
 def _anchor(text: str) -> str:
     """An anchor whose time is a profile, with the mean time of that profile's steps instead."""
-    run, colon, source = text.rpartition(":")
-    if not colon or not os.path.exists(source.strip()):
+    run, _, source = text.rpartition(":")
+    if not os.path.exists(source.strip()):
         return text
     from ..analysis import analyze
 
@@ -177,9 +178,15 @@ def _anchor(text: str) -> str:
     return f"{run}: {steps[0]} s"
 
 
-def _number(option: str, text: str | None) -> float | None:
+def _without(task: str, words: Sequence[str]) -> list[str]:
+    """The words but the one, after the model, that names the task."""
+    return [text for place, text in enumerate(words) if not place or text != task]
+
+
+def amount(option: str, text: str | None, unit: str = "") -> float | None:
+    """The number of an option's words, without the unit that may stand beside it."""
     try:
-        return None if text is None else parse_count(text)
+        return None if text is None else parse_count(re.sub(unit, "", text))
     except UnitError as error:
         raise UsageError(f"{option} {text}: {error}") from None
 

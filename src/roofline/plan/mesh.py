@@ -78,7 +78,7 @@ def asked_mesh(text: str) -> Asked:
     """The axes in words such as ``pp=8, tp=4 data=rest``."""
     sizes: dict[str, int] = {}
     rest = ""
-    for part in re.split(r"[,\s]+", text.strip()):
+    for part in re.split(r"[,\s]+", re.sub(r"\s*=\s*", "=", text.strip())):
         if not part:
             continue
         name, equals, size = part.partition("=")

@@ -86,7 +86,7 @@ def question(
 ) -> Question:
     """The question that words of the command line, or arguments of `roofline.plan`, ask."""
     asked_model = load_model(model) if isinstance(model, str) else model
-    chips = asked_chips(chip, count, slices, domain, None if network is None else parse(network, "B/s"))
+    chips = asked_chips(chip, count, slices, domain, network)
     length, usual_stack = seq or USUAL_LENGTH, "maxtext" if chips.is_tpu else "megatron"
     taken = {
         f"sequences of {USUAL_LENGTH} tokens": seq is None,
@@ -118,16 +118,21 @@ def question(
     )
 
 
-def asked_chips(chip: str, count: int | str | None, slices: int, domain: int | None, network: float | None) -> Chips:
-    """The chips of words such as ``h100`` and ``x256``, ``v5p:4x4x8`` or ``2x v5p:4x4x8``."""
+def asked_chips(chip: str, count: int | str | None, slices: int, domain: int | None, network: str | float | None) -> Chips:
+    """The chips of words such as ``h100`` and ``x256``, ``v5p`` and ``4x4x8``, ``v5p:4x4x8`` or ``2x v5p:4x4x8``."""
     if several := re.fullmatch(r"(\d+)\s*x\s*([A-Za-z].*)", chip.strip()):
         slices, chip = int(several[1]), several[2]
     text = "" if count is None else str(count).strip().lower().removeprefix("x")
+    if "x" in text:
+        chip, text = f"{chip}:{text}", ""
+    rate = None if network is None else parse(network, "B/s")
+    if rate == 0:
+        raise UsageError(f"--network {network}: more than 0 bytes a second, such as '50 GB/s'")
     if text and not (text.isdecimal() and int(text)):
         raise UsageError(f"{count}: write the number of chips, such as x256, or a slice as the chip, such as v5p:4x4x8")
     if slices < 1:
         raise UsageError("--slices: a whole number of at least 1")
-    return chips_of(chip, int(text) if text else None, slices=slices, domain=domain, network=network)
+    return chips_of(chip, int(text) if text else None, slices=slices, domain=domain, network=rate)
 
 
 def sequences(batch: str | int, length: int) -> int:
@@ -139,7 +144,7 @@ def sequences(batch: str | int, length: int) -> int:
         number = parse_count(amount)
     except UnitError:
         raise UsageError(f"--batch {batch}: write sequences, such as 1536, or tokens, such as '4M tokens'") from None
-    if unit == "tokens" or (unit is None and not re.fullmatch(r"[\d.]+", amount)):
+    if unit == "tokens" or (unit is None and not re.fullmatch(r"[\d.,_]+(e\d+)?", amount)):
         return _divisible(number / length)
     if number != round(number):
         raise UsageError(f"--batch {batch}: a whole number of sequences")
@@ -199,14 +204,21 @@ def _settings(given: Mapping[str, str], model: Model, chips: Chips) -> tuple[dic
             word(f"--set {name}", key, GRAPHS)
             fields["graphs"] = key
         elif field == "routing":
-            try:
-                fields["routing"] = float(text)
-            except ValueError:
-                raise UsageError(f"--set routing={text}: rows of the busiest expert over the mean, such as 1.2") from None
+            fields["routing"] = _routing(text)
         else:
             fields[SETTINGS[field][0]] = word(f"--set {name}", text, _YES)
     unsaid = [words for field, (name, words) in SETTINGS.items() if name not in fields and words and _concerns(field, model, chips)]
     return fields, unsaid
+
+
+def _routing(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 1 <= value < math.inf:
+        raise UsageError(f"--set routing={text}: rows of the busiest expert over the mean, 1 or more, such as 1.2")
+    return value
 
 
 def _concerns(setting: str, model: Model, chips: Chips) -> bool:

@@ -5,7 +5,7 @@ Memory is counted before time, so plans that cannot fit cost nothing; a mesh wit
 
 from collections.abc import Iterator
 from itertools import product
-from math import gcd
+from math import gcd, prod
 
 from msgspec.structs import replace
 
@@ -66,9 +66,14 @@ def _none_fits(question: Question, tried: int, least: float) -> str:
 
 
 def _why_none(question: Question) -> str:
-    chips = question.chips
+    devices, sizes = question.chips.devices, question.mesh.sizes
+    taken = prod(size for axis, size in sizes.items() if axis not in ("vp", "ep"))
+    if devices % taken:
+        return f"--mesh: {taken} devices do not divide {devices}"
+    if sizes.get("ep", 1) > 1 and not question.model.has_experts:
+        return f"--mesh: ep={sizes['ep']}, but {question.model.name} has no experts"
     return (
-        f"no mesh of {chips.devices} devices divides {question.batch} sequences with what is given; change --batch, --microbatch or --mesh "
+        f"no mesh of {devices} devices divides {question.batch} sequences with what is given; change --batch, --microbatch or --mesh "
         f"(axes: {', '.join(AXES)})"
     )
 
@@ -90,7 +95,10 @@ def _fixed(question: Question) -> Iterator[Run]:
     """The runs of a mesh that is given whole."""
     mesh = complete(question.mesh, question.chips.devices)
     _check(question, mesh)
-    given = [size for size in question.microbatches if size * mesh.replicas <= question.batch] or [min(question.microbatches)]
+    given = [size for size in question.microbatches if question.batch % (size * mesh.replicas) == 0]
+    if not given:
+        sizes = ", ".join(f"{size:g}" for size in question.microbatches)
+        raise UsageError(f"--batch {question.batch}: not whole microbatches of {sizes} on each of {mesh.replicas} ranks")
     for microbatch, format, recompute in product(given, question.formats, question.policies):
         yield _run(question, mesh, microbatch, format, recompute)
 
@@ -118,7 +126,7 @@ def _free(question: Question) -> Iterator[Run]:
 def _divides(question: Question, mesh: Mesh, microbatch: float) -> bool:
     """Whether a batch is whole microbatches on every rank, in multiples of the stages where they interleave."""
     once = microbatch * mesh.replicas
-    if question.batch % once or question.batch < once:
+    if question.batch % once:
         return False
     if len(question.microbatches) > 1 and microbatch > 1 and microbatch * question.length / mesh.context > MOST_MICROBATCH_TOKENS:
         return False
@@ -163,7 +171,7 @@ def _stages_divide(depth: int, pipeline: int) -> bool:
 
 def _virtual(question: Question, pipeline: int) -> list[int]:
     if pipeline == 1:
-        return [1]
+        return [] if question.mesh.sizes.get("vp", 1) > 1 else [1]
     depth = question.model.depth
     return [
         size
@@ -175,7 +183,7 @@ def _virtual(question: Question, pipeline: int) -> list[int]:
 def _experts(question: Question, ranks: int) -> list[int]:
     counts = [layer.feed.count for layer in question.model.layers if isinstance(layer.feed, Experts)]
     if not counts:
-        return [1]
+        return [] if question.mesh.sizes.get("ep", 1) > 1 else [1]
     usual = [1] if question.chips.is_tpu else _powers(64)
     return [size for size in _sizes(question, "ep", usual) if max(counts) % size == 0 and size <= ranks]
 
@@ -183,13 +191,14 @@ def _experts(question: Question, ranks: int) -> list[int]:
 def _shards(question: Question, ranks: int, pipeline: int) -> list[int]:
     """The FSDP ranks to try: all, one, or those of a domain or slice; whichever of fsdp and data is given fixes both."""
     sizes, rest = question.mesh.sizes, question.mesh.rest
-    if "fsdp" in sizes:
-        return [sizes["fsdp"]] if ranks % sizes["fsdp"] == 0 else []
-    if "data" in sizes:
-        return [ranks // sizes["data"]] if ranks % sizes["data"] == 0 else []
+    if "fsdp" in sizes or "data" in sizes:
+        fsdp = sizes.get("fsdp") or ranks // sizes["data"]
+        return [fsdp] if fsdp * sizes.get("data", ranks // fsdp) == ranks else []
     slices = question.chips.slices
     if question.chips.is_tpu:
         return [ranks // slices] if ranks % slices == 0 else [ranks]
+    if rest == "fsdp":
+        return [ranks]
     shards = [1] if rest == "data" or pipeline > 1 else [ranks, 1]
     near = question.chips.domain
     if pipeline == 1 and near < ranks and ranks % near == 0:

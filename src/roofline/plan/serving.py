@@ -21,7 +21,7 @@ from ..prediction import predict
 from ..units import parse
 from .chips import LINK, Chips
 from .times import single_ops
-from .transformer import Attention, Experts, Layer, Matrix, Model
+from .transformer import Attention, Experts, Layer, Matrix, Model, StateSpace
 from .words import Format
 
 KERNEL_S = 2.5e-6  # a small kernel inside a CUDA graph, start to start (vLLM and TensorRT-LLM on H100)
@@ -30,11 +30,15 @@ HOST_S = 0.5e-3  # of a step: scheduling, sampling, detokenization
 ONE_SHOT_S, ONE_SHOT_RANK_S = 5e-6, 0.6e-6  # of the engines' own all-reduce through peers' memory, which beats NCCL's for a few tokens
 USABLE, RESERVED = 0.9, parse("4 GB", "B")  # of the memory, and what activations, graphs and libraries take of it
 KV_BYTES = {"bf16": 2.0, "fp8": 1.0}
+STATE_BYTES = 4.0  # of a state of a state-space layer: engines keep them in fp32
 INTERVAL = (0.72, 1.38)  # of measured over predicted: 80% of the public end-to-end rows
 
 
 class Replica(Struct, frozen=True, kw_only=True):
-    """One copy of a model: ``tensor`` devices, a batch of sequences, prompt and answer in tokens, formats of weights and cache."""
+    """One copy of a model: ``tensor`` devices, a batch of sequences, prompt and answer in tokens, formats of weights and cache.
+
+    ``apart``: other replicas do the prefills.
+    """
 
     tensor: int
     batch: int
@@ -42,6 +46,7 @@ class Replica(Struct, frozen=True, kw_only=True):
     answer: int
     format: Format
     kv: str = "bf16"
+    apart: bool = False
 
     @property
     def context(self) -> float:
@@ -85,6 +90,8 @@ class Server:
                 parts["products"] += layer.count * self.product(matrix, replica, tokens, layer)
             if isinstance(layer.mixer, Attention):
                 parts["attention"] += layer.count * self.attention(layer.mixer, replica, tokens, sequences, context, prefill=prefill)
+            elif layer.mixer:
+                parts["attention"] += layer.count * self.scan(layer.mixer, replica, tokens, sequences)
             small = SMALL_EXPERTS if isinstance(layer.feed, Experts) else SMALL_DENSE
             parts["kernels"] += layer.count * small * KERNEL_S
             parts["exchange"] += layer.count * layer.blocks * self.all_reduce(replica, tokens)
@@ -123,6 +130,14 @@ class Server:
         predicted = predict(sizes, cost, self.chips.machine, self.single.calibration)
         return predicted.time_s if predicted else 0.0
 
+    def scan(self, mixer: StateSpace, replica: Replica, tokens: int, sequences: int) -> float:
+        """Seconds of a state-space scan: the FLOP of the tokens, and the states of all sequences read and written."""
+        share = 1 / replica.tensor
+        moved = 2.0 * sequences * mixer.states * STATE_BYTES
+        cost = Cost.of({"matrix/bf16": share * mixer.flops(tokens // sequences) * tokens, "hbm": share * moved})
+        predicted = predict(None, cost, self.chips.machine, self.single.calibration)
+        return predicted.time_s if predicted else 0.0
+
     def all_reduce(self, replica: Replica, tokens: int) -> float:
         """Seconds of the sum of a block's results over the tensor ranks."""
         if replica.tensor == 1:
@@ -142,20 +157,24 @@ class Server:
         return ((model.parameters - embedding) * replica.format.bytes + 2 * embedding) / replica.tensor
 
     def kv_bytes(self, replica: Replica) -> float:
-        """Bytes of keys and values of one sequence at its longest, on a device: heads are split, a latent vector is not."""
+        """Bytes of keys, values and states of one sequence at its longest, on a device: heads are split, a latent vector is not."""
         length, total = replica.prompt + replica.answer, 0.0
         for layer in self.model.layers:
             if isinstance(layer.mixer, Attention):
                 kept = layer.mixer.kept / (1 if layer.mixer.latent else min(replica.tensor, layer.mixer.kv_heads))
-                total += layer.count * kept * min(length, layer.mixer.window or length)
-        return total * KV_BYTES[replica.kv]
+                total += layer.count * kept * min(length, layer.mixer.window or length) * KV_BYTES[replica.kv]
+            elif layer.mixer:
+                total += layer.count * layer.mixer.states * STATE_BYTES / replica.tensor
+        return total
 
     def serve(self, replica: Replica) -> Served:
         """What a replica does with a batch."""
         prefill = sum(self.pass_parts(replica, replica.prompt, 1, replica.prompt, prefill=True).values())
         parts = self.pass_parts(replica, replica.batch, replica.batch, replica.context, prefill=False)
-        parts |= {"host": HOST_S, "others' prefills": replica.batch * prefill / replica.answer}
+        others = replica.batch * prefill / replica.answer
+        parts |= {"host": HOST_S, "others' prefills": 0.0 if replica.apart else others}
         tpot = sum(parts.values())
+        whole = tpot + others if replica.apart else tpot  # with the time of the replicas that prefill
         weights, kv = self.weights(replica), self.kv_bytes(replica)
         room = USABLE * self.chips.capacity - RESERVED - weights
         if room < kv:
@@ -169,7 +188,7 @@ class Server:
             tpot_s=tpot,
             low_s=INTERVAL[0] * tpot,
             high_s=INTERVAL[1] * tpot,
-            tokens_per_s_per_chip=replica.batch / tpot / replica.tensor * self.chips.machine.devices,
+            tokens_per_s_per_chip=replica.batch / whole / replica.tensor * self.chips.machine.devices,
             parts=parts,
             weights=weights,
             kv=kv,

@@ -27,8 +27,9 @@ OBJECTIVES = ("ttft", "tpot")
 class ServingPlans(Struct, frozen=True, kw_only=True):
     """The replicas that chips can be split into, the best first, and for the best one a row per batch.
 
-    ``objective`` bounds ``ttft`` (a prefill, without the queue) and ``tpot`` in seconds. With ``rate``, requests a second, ``chips_needed``
-    are those of the best split, and ``prefill_share`` is how many of its replicas would prefill if prefill and decode were apart.
+    ``objective`` bounds ``ttft`` (a prefill, without the queue) and ``tpot`` in seconds. ``requests_per_s`` is what all chips answer; with
+    ``rate``, requests a second, ``chips_needed`` are those of the best split. ``prefill_share`` is how many of its replicas would
+    prefill if prefill and decode were apart, ``prefill_replicas`` how many do where they are (``split``).
     """
 
     schema: Literal["roofline.plan/1"] = "roofline.plan/1"
@@ -43,7 +44,9 @@ class ServingPlans(Struct, frozen=True, kw_only=True):
     objective: dict[str, float]
     rate: float | None
     chips_needed: int | None
+    requests_per_s: float
     prefill_share: float
+    prefill_replicas: int | None
     plans: tuple[Served, ...]
     batches: tuple[Served, ...]
     assumed: tuple[str, ...]
@@ -83,7 +86,8 @@ def find_serving(
     answer: int | None = None,
     slo: str = "",
     rate: float | None = None,
-    batch: int | None = None,
+    batch: int | str | None = None,
+    split: str = "",
     mesh: str = "",
     format: str = "",
     kv: str = "bf16",
@@ -93,34 +97,33 @@ def find_serving(
     """The serving plans of a model on chips: every split into replicas, with its largest batch under the objective."""
     served_model = load_model(model)
     tokens_in, tokens_out = prompt or USUAL_PROMPT, answer or USUAL_ANSWER
-    chips = asked_chips(chip, count, 1, domain, None if network is None else parse(network, "B/s"))
+    chips = asked_chips(chip, count, 1, domain, network)
     if chips.is_tpu:
         raise UsageError(f"{chips.machine.chip_name}: serving is planned for GPUs; its steps were compared with no TPU")
     word("--kv", kv, KV_BYTES)
-    server, objective = Server(served_model, chips), asked_objective(slo)
+    server, objective, (least, most) = Server(served_model, chips), asked_objective(slo), asked_batch(batch)
+    if split and sorted(split_list(split)) != ["decode", "prefill"]:
+        raise UsageError(f"--split {split}: write prefill,decode for replicas that do one of them")
     formats = [word("--format", name, FORMATS) for name in split_list(format or "bf16")]
-    splits = list(product(_tensors(mesh, chips), formats))
-    plans, tables = [], {}
-    for tensor, number in splits:
-        replica = Replica(tensor=tensor, batch=batch or 1, prompt=tokens_in, answer=tokens_out, format=number, kv=kv)
+    plans, tables, refused = [], {}, []
+    for tensor, number in product(_tensors(mesh, chips, bool(split)), formats):
+        replica = Replica(tensor=tensor, batch=least, prompt=tokens_in, answer=tokens_out, format=number, kv=kv, apart=bool(split))
         try:
-            rows = _batches(server, replica, batch)
-        except UsageError:
-            if len(splits) == 1:
-                raise
+            rows = _batches(server, replica, most)
+        except UsageError as error:
+            refused.append(error)
             continue
         within = [served for served in rows if meets(served, objective)]
         best = max(within or rows[:1], key=lambda served: served.tokens_per_s_per_chip)
-        plans.append(_largest(server, replica, best, objective) if batch is None and within else best)
+        plans.append(_largest(server, replica, best, objective, most) if within else best)
         tables[tensor, number.name] = rows
     if not plans:
-        raise UsageError(
-            f"{served_model.name} does not fit {chips.count} x {chips.machine.chip_name}: take more chips or a narrower --format"
-        )
+        raise refused[-1]
     plans.sort(key=lambda served: (not meets(served, objective), -served.tokens_per_s_per_chip))
     top = plans[0]
     decodes = tokens_out * (top.tpot_s - top.parts["others' prefills"]) / top.batch
-    replicas = None if rate is None else ceil(rate * tokens_out * top.tpot_s / top.batch)
+    prefills, answered = _pools(top, tokens_out, bool(split))
+    replicas = None if rate is None else ceil(rate * tokens_out * top.tpot_s / top.batch) + (ceil(rate * top.prefill_s) if split else 0)
     taken = {
         f"prompts of {USUAL_PROMPT} tokens": prompt is None,
         f"answers of {USUAL_ANSWER} tokens": answer is None,
@@ -137,23 +140,51 @@ def find_serving(
         objective=objective,
         rate=rate,
         chips_needed=None if replicas is None else replicas * top.mesh["tp"],
+        requests_per_s=answered,
         prefill_share=top.prefill_s / (top.prefill_s + decodes),
+        prefill_replicas=prefills,
         plans=tuple(plans),
         batches=tuple(tables[top.mesh["tp"], top.format]),
         assumed=(*(what for what, is_so in taken.items() if is_so), *served_model.notes, ALWAYS_ASSUMED),
     )
 
 
-def _tensors(mesh: str, chips: Chips) -> list[int]:
+def asked_batch(batch: int | str | None) -> tuple[int, int]:
+    """The least and most sequences of a replica in words such as ``16`` or ``1..256``."""
+    least, _, most = str(batch or f"1..{MOST_BATCH}").partition("..")
+    most = most or least
+    if not (least.isdecimal() and most.isdecimal() and 0 < int(least) <= int(most)):
+        raise UsageError(f"--batch {batch}: sequences of a replica, such as 16 or 1..256")
+    return int(least), int(most)
+
+
+def _pools(top: Served, answer: int, apart: bool) -> tuple[int | None, float]:
+    """How many replicas prefill where others decode, and the requests a second of all of them."""
+    replicas, decoded = top.mesh["data"], top.batch / (answer * top.tpot_s)
+    if not apart:
+        return None, replicas * decoded
+    rates = {number: min(number / top.prefill_s, (replicas - number) * decoded) for number in range(1, replicas)}
+    number = max(rates, key=lambda number: rates[number])
+    return number, rates[number]
+
+
+def _tensors(mesh: str, chips: Chips, apart: bool) -> list[int]:
     """The devices of a replica to try: those given, or powers of two that divide the devices."""
     asked = asked_mesh(mesh).sizes
-    sizes = [asked["tp"]] if "tp" in asked else [2**power for power in range(5) if 2**power <= min(MOST_TENSOR, chips.domain)]
-    return [size for size in sizes if chips.devices % size == 0]
+    if other := [axis for axis, size in asked.items() if axis not in ("tp", "data") and size > 1]:
+        raise UsageError(f"--mesh {other[0]}: replicas are split by tp alone, experts over the same ranks")
+    given = asked.get("tp") or (chips.devices // asked["data"] if "data" in asked else 0)
+    sizes = [given] if given else [2**power for power in range(5) if 2**power <= min(MOST_TENSOR, chips.domain)]
+    fitting = [size for size in sizes if chips.devices % size == 0 and size * (2 if apart else 1) <= chips.devices]
+    if not fitting:
+        what = "two replicas" if apart else "whole replicas"
+        raise UsageError(f"--mesh: {chips.devices} devices are not {what} of {sizes[0]}")
+    return fitting
 
 
-def _largest(server: Server, replica: Replica, best: Served, objective: dict[str, float]) -> Served:
+def _largest(server: Server, replica: Replica, best: Served, objective: dict[str, float], most: int) -> Served:
     """The largest batch within the objective, between this one and the next power of two."""
-    low, high = best.batch, min(2 * best.batch, best.most + 1)
+    low, high = best.batch, min(2 * best.batch, best.most + 1, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         served = server.serve(replace(replica, batch=middle))
@@ -164,12 +195,11 @@ def _largest(server: Server, replica: Replica, best: Served, objective: dict[str
     return best
 
 
-def _batches(server: Server, replica: Replica, batch: int | None) -> list[Served]:
-    """A replica with the given batch, or with every power of two that fits."""
+def _batches(server: Server, replica: Replica, most: int) -> list[Served]:
+    """A replica with its batch, with every power of two that fits and with the most."""
     first = server.serve(replica)
-    if batch is not None:
-        if batch > first.most:
-            raise UsageError(f"--batch {batch}: {first.most} sequences fit a replica of {replica.tensor} devices")
-        return [first]
-    sizes = [2**power for power in range(MOST_BATCH.bit_length()) if 1 < 2**power <= min(first.most, MOST_BATCH)]
+    if replica.batch > first.most:
+        raise UsageError(f"--batch {replica.batch}: {first.most} sequences fit a replica of {replica.tensor} devices")
+    powers = [2**power for power in range(most.bit_length()) if replica.batch < 2**power <= min(first.most, most)]
+    sizes = [*powers, *([most] if powers and powers[-1] < most <= first.most else [])]
     return [first, *(server.serve(replace(replica, batch=size)) for size in sizes)]

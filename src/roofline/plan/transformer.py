@@ -106,6 +106,11 @@ class StateSpace(Struct, frozen=True):
     def inner(self) -> int:
         return self.heads * self.head_dim
 
+    @property
+    def states(self) -> int:
+        """Elements of the state of one sequence."""
+        return self.inner * self.state
+
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
         projected = 2 * self.inner + 2 * self.groups * self.state + self.heads
         return Matrix("in", hidden, projected, "columns"), Matrix("out", self.inner, hidden, "rows")

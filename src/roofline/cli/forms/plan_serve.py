@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 
-from ...errors import UnitError, UsageError
 from ...plan.serving_plans import find_serving
 from ...plan.words import FORMATS
 from ...render.plan.serving import serving_rows, serving_text
-from ...units import parse_count
 from ..options import Parser, at_least, output_options
 from ..output import emit
+from ..plan import PRICE, amount
 
 
 def parser() -> Parser:
@@ -25,9 +24,8 @@ def parser() -> Parser:
     made.add_argument("--answer", type=at_least(1), metavar="N", help="tokens of an answer (default 1000)")
     made.add_argument("--slo", metavar="'ttft<1s tpot<30ms'", help="objective: bounds of the first token and of the further ones")
     made.add_argument("--rate", metavar="N", help="requests a second, for the chips that they need: 12 or 12/s")
-    made.add_argument(
-        "--batch", type=at_least(1), metavar="N", help="sequences of a replica at a time (default: the most that --slo allows)"
-    )
+    made.add_argument("--batch", metavar="N", help="sequences of a replica at a time, or 1..256 (default: the most that --slo allows)")
+    made.add_argument("--split", metavar="prefill,decode", help="replicas that prefill apart from those that decode")
     made.add_argument("--mesh", metavar="tp=N", help="devices of a replica (default: tries powers of two)")
     made.add_argument("--format", metavar="NAME,…", help=f"formats of the weights: {', '.join(FORMATS)} (default bf16)")
     made.add_argument("--kv", default="bf16", metavar="NAME", help="format of keys and values: bf16 or fp8 (default bf16)")
@@ -46,20 +44,14 @@ def run(words: Sequence[str]) -> int:
         prompt=args.prompt,
         answer=args.answer,
         slo=args.slo or "",
-        rate=_number("--rate", args.rate),
+        rate=amount("--rate", args.rate, r"\s*/\s*s$"),
         batch=args.batch,
+        split=args.split or "",
         mesh=args.mesh or "",
         format=args.format or "",
         kv=args.kv,
         domain=args.domain,
     )
-    price = _number("--price", args.price)
+    price = amount("--price", args.price, PRICE)
     emit(args, lambda page: serving_text(plans, page, price=price), plans, lambda: serving_rows(plans))
     return 0
-
-
-def _number(option: str, text: str | None) -> float | None:
-    try:
-        return None if text is None else parse_count(text.removesuffix("/s"))
-    except UnitError as error:
-        raise UsageError(f"{option} {text}: {error}") from None

@@ -32,7 +32,7 @@ def serving_text(plans: ServingPlans, paper: Paper = PLAIN, *, price: float | No
     lines += [
         "",
         f"{weights} and device.",
-        f"With prefill apart, {percent(plans.prefill_share)} of the replicas would prefill.",
+        _apart(plans),
         paper.paragraph(f"Assumed: {'; '.join(plans.assumed)}. The interval held 13 of 16 public rows; queues are not in it.", rest="  "),
     ]
     return "\n".join(lines)
@@ -54,6 +54,14 @@ def _sentence(plans: ServingPlans, price: float | None) -> str:
     if price:
         text += f" {price / HOUR_S / best.tokens_per_s_per_chip * MILLION:.3g} per million output tokens at {price:g} a chip and hour."
     return text
+
+
+def _apart(plans: ServingPlans) -> str:
+    """What prefill and decode on replicas of their own are."""
+    if plans.prefill_replicas is None:
+        return f"With prefill apart (--split prefill,decode), {percent(plans.prefill_share)} of the replicas would prefill."
+    decoding = plans.best.mesh["data"] - plans.prefill_replicas
+    return f"{plans.prefill_replicas} replicas prefill and {decoding} decode: {plans.requests_per_s:.3g} requests/s."
 
 
 def _split(plans: ServingPlans, served: Served) -> list[str]:
