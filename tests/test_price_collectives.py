@@ -91,6 +91,11 @@ def test_transfers_with_the_host_cross_pcie() -> None:
     receive = f"({SHARD}, u32[], token[]) recv(%0), channel_id=1"
     assert amounts(priced(receive + ", is_host_transfer=true", token, platform="tpu").cost) == {"pcie": 1024}
     assert amounts(priced(receive, token, platform="tpu").cost) == {}  # counted where it is sent
+    # Between slices the hosts send it on: for a sum of four slices 2 x 3/4 of it leave each, of a gather's result 3/4 come from others.
+    between = '_xla_host_transfer_handler_name="xla_megascale_runtime",_xla_megascale_target="{0:3}x{0:15}"'
+    for kind, crossing in (("ALL_REDUCE", 1536), ("ALL_GATHER", 768)):
+        words = f'{receive}, is_host_transfer=true, frontend_attributes={{{between},_xla_megascale_transfer_type="{kind}"}}'
+        assert amounts(priced(words, token, platform="tpu").cost) == {"pcie": 1024, "dcn": crossing}
 
 
 def test_the_done_half_costs_nothing() -> None:

@@ -24,7 +24,7 @@ from roofline.cli import compare, main
 from roofline.cli.analyze import parser
 from roofline.cli.forms import make_it_fit
 from roofline.cli.forms.slice_variants import Variant, _described, rank, variant_rows, variants_text
-from roofline.cli.options.slice_options import chips_and_meshes
+from roofline.cli.options.slice_options import chips_and_meshes, function_job
 from roofline.errors import UsageError
 from roofline.jax.tpu import _refused_kernel, changes, compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
@@ -64,6 +64,8 @@ def test_a_mesh_has_as_many_devices_as_its_slice() -> None:
     for wrong in ("fsdp", "fsdp=0", "fsdp=4x"):
         with pytest.raises(UsageError, match="write AXIS=SIZE"):
             mesh_of([wrong])
+    with pytest.raises(UsageError, match="the axis fsdp is named twice"):
+        mesh_of(["fsdp=16", "fsdp=4", "tensor=4"])
     assert options_of(["--xla_a=true", "xla_b=3"]) == {"xla_a": "true", "xla_b": "3"}
 
 
@@ -190,11 +192,11 @@ def test_a_function_is_compiled_for_a_slice_and_the_report_is_one_device_s(
     again = json.loads((tmp_path / "again.json").read_text())
     assert again["ops"] == report["ops"]
     assert any(note.startswith("compiled before") for note in again["input"]["notes"])
-    # The same from Python, where the function may be a closure.
-    found = rl.jax.analyze(lambda w, x: jnp.tanh(x @ w), chip="v5e:2x2", mesh={"data": 4})(
+    # The same from Python, where the function may be a closure, for two slices.
+    found = rl.jax.analyze(lambda w, x: jnp.tanh(x @ w), chip="2x v5e:2x2", mesh={"data": 8})(
         jax.ShapeDtypeStruct((1024, 512), jnp.bfloat16), jax.ShapeDtypeStruct((4096, 1024), jnp.bfloat16)
     )
-    assert sum(op.work.get("matrix/bf16") or 0 for op in found.ops) == 2 * (4096 // 4) * 1024 * 512
+    assert sum(op.work.get("matrix/bf16") or 0 for op in found.ops) == 2 * (4096 // 8) * 1024 * 512
 
 
 LARGE_KERNEL = """
@@ -251,8 +253,50 @@ def test_several_slices_and_meshes_are_named_in_lists() -> None:
         (["--chip", "v5e:4x4"], ["v5e:4x4"], [""]),
         (["--chip", "v5e:4x4, v6e-16", "--compile", "mesh=fsdp=4,tensor=4"], ["v5e:4x4", "v6e-16"], ["fsdp=4,tensor=4"]),
         (["--chip", "v6e-16", "--compile", "mesh=fsdp=16/fsdp=4,tensor=4"], ["v6e-16"], ["fsdp=16", "fsdp=4,tensor=4"]),
+        (["--chip", "v6e-16", "--mesh", "fsdp=16/fsdp=4,tensor=4", "--resume"], ["v6e-16"], ["fsdp=16", "fsdp=4,tensor=4"]),
     ):
         assert chips_and_meshes(parser().parse_args(["train.py:step", *words])) == (chips, meshes)
+
+
+@every(
+    "words",
+    [
+        [
+            "train.py:step",
+            "--mesh",
+            "fsdp=4,tensor=4",
+            "--shard",
+            "fsdp",
+            "--batch-args",
+            "0,2",
+            "--xla",
+            "a=1",
+            "--xla",
+            "b=x=2",
+            "--make-it-fit",
+        ],
+        [
+            "--mesh",
+            "fsdp=4",
+            "tensor=4",
+            "train.py:step",
+            "--shard=fsdp",
+            "--batch-args",
+            "0",
+            "--batch-args",
+            "2",
+            "--xla",
+            "a=1",
+            "--xla=b=x=2",
+        ],
+    ],
+)
+def test_values_of_a_compilation_are_options_too(words: list[str]) -> None:
+    args = parser().parse_args([*words, "--chip", "v6e-16"])
+    job = function_job(args, *args.path)
+    assert (job.function, job.mesh, job.shard, job.batch_args) == ("train.py:step", {"fsdp": 4, "tensor": 4}, "fsdp", (0, 2))
+    assert job.options == {"a": "1", "b": "x=2"}
+    assert args.make_it_fit is ("--make-it-fit" in words)
 
 
 def test_variants_are_ranked_by_the_chip_seconds_of_a_step() -> None:

@@ -126,6 +126,7 @@ def main_bound(times: Iterable[tuple[str | None, float]]) -> str | None:
 
 HBM = Resource("hbm")  # main memory, whatever its technology
 PCIE = Resource("pcie")  # the bus to the host, one direction of it
+DCN = Resource("dcn")  # the data-centre network between slices, a chip's part of it, one direction
 HOST = Resource("host")  # the host's memory, seen from an accelerator
 TRANSCENDENTAL = Resource("vector/transcendental")
 EUP = Resource("eup")  # where transcendental functions run on a TPU

@@ -10,7 +10,7 @@ operands and, at the end, for the last of the result. Other units (vector, funct
 
 from ..operation import Collective, Operation, Product, RowWise, Streamed
 from ..placement import Placement
-from ..resource import HBM, PCIE, named
+from ..resource import DCN, HBM, PCIE, named
 from .calibration import Calibration, Family
 from .terms import Estimate, floor_of
 
@@ -25,7 +25,7 @@ def tpu_time(operation: Operation | None, placed: Placement, calibration: Calibr
         return None, None
     if links:
         kind = operation.kind if isinstance(operation, Collective) else ""
-        family = None if links <= {PCIE.name} else calibration.family("collectives", kind)
+        family = None if links <= {PCIE.name, DCN.name} else calibration.family("collectives", kind)
         return (family, _collective(times, links, family, calibration)) if family else (None, None)
     if isinstance(operation, Product):
         family = calibration.family("products", operation.quantize, operation.compute) if MATRIX in times and not operation.groups else None

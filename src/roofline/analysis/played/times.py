@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ...machine import Machine
 from ...prediction import Prediction
 from ...report import Expected
-from ...resource import HBM, PCIE
+from ...resource import DCN, HBM, PCIE
 from ...schedule import EngineUse, PredictedTime, Schedule
 from ...timeline import CORE, DMA, HOST, Load, Played, play
 from ...topology import Topology
@@ -104,7 +104,7 @@ def load_of(op: Op, prediction: Prediction | None, floor_s: float, topology: Top
     seconds = (floor_s if prediction is None else float(getattr(prediction, bound))) / count
     memory_s = min((prediction.terms.get(HBM.name, 0.0) if prediction else 0.0) / count, seconds)
     links = {resource.unit for resource, _ in op.cost.amounts if resource.is_link}
-    if links - {PCIE.unit}:
+    if links - {PCIE.unit, DCN.unit}:
         ways = links_of(op, topology)
         return Load(seconds=seconds, engines=ways if op.compiled.beside else (CORE, *ways))
     if not op.compiled.beside:

@@ -20,7 +20,7 @@ class Value(NamedTuple):
     """A named value of an option, as its help shows it: ``jobs=N``, or a word alone: ``salvage``.
 
     Capitals in the name stand for one of several names: ``max-WHAT=N`` accepts ``max-rows=1M``. ``several`` are separated by commas, or
-    given one by one.
+    given one by one. ``own_option`` is an option of this value alone.
     """
 
     example: str
@@ -28,6 +28,7 @@ class Value(NamedTuple):
     read: Callable[[str], object] = str
     several: bool = False
     default: object = None
+    own_option: str = ""
 
     @property
     def name(self) -> str:
@@ -92,13 +93,31 @@ class NamedValues(argparse.Action):
         return value.is_word != bool(equals) if value else bool(equals and did_you_mean(name, self.values))
 
 
+class OwnOption(argparse.Action):
+    """A named value as an option of its own, without a line in help: ``--mesh fsdp=4 tensor=4`` is ``--compile mesh=fsdp=4,tensor=4``."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, whole: NamedValues, value: Value) -> None:
+        super().__init__(option_strings, dest, nargs=0 if value.is_word else None, default=dest, help=argparse.SUPPRESS)
+        self.option, self.whole, self.value = option_strings[0], whole, value
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, text: Any, option: str | None = None) -> None:
+        name = self.value.name
+        self.whole.take(namespace, name if self.value.is_word else f"{name}{'' if name.endswith('-') else '='}{text}")
+
+    def has(self, word: str) -> bool:
+        """Whether a word that follows the option is a value of it too: those that are written like ``axis=4``."""
+        return self.value.several and re.fullmatch(r"[A-Za-z_]\w*=\d.*", word) is not None
+
+
 def named_values(
     parser: argparse.ArgumentParser, option: str, summary: str, values: Sequence[Value], group: TakesOptions | None = None
 ) -> None:
     """Add an option with named values."""
-    (group or parser).add_argument(option, dest=argparse.SUPPRESS, action=NamedValues, values=values, help=summary)
+    whole = (group or parser).add_argument(option, dest=argparse.SUPPRESS, action=NamedValues, values=values, help=summary)
     for value in values:
         parser.set_defaults(**{value.place: value.initial})
+        if value.own_option:
+            parser.add_argument(value.own_option, dest=argparse.SUPPRESS, action=OwnOption, whole=whole, value=value)
 
 
 def spread(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
@@ -106,7 +125,7 @@ def spread(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
     if any(action.nargs == argparse.REMAINDER for action in parser._actions):  # words of another program follow
         return list(words)
     made: list[str] = []
-    option: NamedValues | None = None
+    option: NamedValues | OwnOption | None = None
     for place, word in enumerate(words):
         if word == "--":
             return [*made, *words[place:]]
@@ -116,7 +135,7 @@ def spread(parser: argparse.ArgumentParser, words: Sequence[str]) -> list[str]:
             else:
                 option = None
         action = parser._option_string_actions.get(word)
-        option = action if isinstance(action, NamedValues) else option
+        option = action if isinstance(action, NamedValues | OwnOption) else option
         made.append(word)
     return made
 

@@ -40,6 +40,7 @@ def slice_options(parser: argparse.ArgumentParser, values: Sequence[Value] | Non
         "and returns (function, arguments) or a lowered function",
     )
     compilation_options(parser, values or COMPILATION, group)
+    group.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)  # compiled programs are cached: every run goes on
 
 
 def compilation_options(parser: argparse.ArgumentParser, values: Sequence[Value], group: TakesOptions | None = None) -> None:
@@ -55,18 +56,21 @@ COMPILATION = (
         "axes of the mesh: mesh=fsdp=4,tensor=4 (default: one axis); several meshes to rank: mesh=fsdp=16/fsdp=4,tensor=4; programs are "
         "cached, so the same command resumes an interrupted ranking",
         several=True,
+        own_option="--mesh",
     ),
     Value(
         "batch=N,…",
         "arguments, counted from 0, whose leading dimension the first axis divides if none has a sharding (default: the last)",
         at_least(0),
         several=True,
+        own_option="--batch-args",
     ),
-    Value("shard=AXIS", "axis that divides the largest dimension of the other arguments (default: replicated)"),
-    Value("xla-KEY=VALUE", "option of the TPU compiler"),
+    Value("shard=AXIS", "axis that divides the largest dimension of the other arguments (default: replicated)", own_option="--shard"),
+    Value("xla-KEY=VALUE", "option of the TPU compiler", own_option="--xla"),
     Value(
         MAKE_IT_FIT,
         "if it does not fit, compile it with each change that may help, and rank them: donation, remat, bf16 state, half the batch, …",
+        own_option="--make-it-fit",
     ),
     Value("save=FOLDER", "keep the compiled program there, which analyze reads on any computer"),
     Value("time=TIME", "end a compilation that takes longer (default: 30 min)", partial(parse, dimension="s")),

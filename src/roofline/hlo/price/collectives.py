@@ -6,6 +6,8 @@ the operands are merely copied.
 
 from __future__ import annotations
 
+import re
+
 from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
@@ -15,7 +17,7 @@ from ...formulas.network import asked_network as asked_network
 from ...formulas.network import network_of as network_of
 from ...formulas.slices import Span, slice_ledger
 from ...machine import Machine
-from ...resource import HBM, PCIE
+from ...resource import DCN, HBM, PCIE
 from ...topology import Axis, ring_way
 from ..ir.module import HloModule
 from .collective_plans import plan_of
@@ -27,6 +29,8 @@ all-gather all-gather-start all-reduce all-reduce-start all-to-all collective-br
 collective-reduce ragged-all-to-all reduce-scatter
 """
 COLLECTIVES = frozenset(_OPCODES.split())
+BETWEEN_SLICES = "xla_megascale_runtime"  # hosts exchange what their devices send, over the data-centre network
+OF_SLICES = "{} of {} slices: by their hosts, over the data-centre network"
 ON_CHIP = "between the devices of one chip: no link of the slice"
 
 
@@ -116,11 +120,31 @@ def send(site: Site, network: Network) -> Price:
 
 
 def receive(site: Site) -> Price:
-    """A receive: the host's payload over PCIe; another device's is counted where it is sent."""
-    if site.instruction.flag("is_host_transfer"):
-        payload = site.instruction.shape.parts[0] if site.instruction.shape.parts else site.instruction.shape
+    """A receive: the host's payload over PCIe, and over the data-centre network what the hosts of other slices send for it.
+
+    Another device's payload is counted where it is sent.
+    """
+    if not site.instruction.flag("is_host_transfer"):
+        return Price(NOTHING, "recv")
+    payload = site.instruction.shape.parts[0] if site.instruction.shape.parts else site.instruction.shape
+    words = site.instruction.frontend_attributes
+    if words.get("_xla_host_transfer_handler_name") != BETWEEN_SLICES:
         return Price(Cost.of({PCIE: payload.bytes}), "host transfer")
-    return Price(NOTHING, "recv")
+    kind, slices = words.get("_xla_megascale_transfer_type", ""), _count(words.get("_xla_megascale_target", ""))
+    # A sum is a reduce-scatter and a gather; what is received of the first is its result, a part of the array.
+    crossing = {"ALL_REDUCE": 2 / slices, "ALL_GATHER": 1 / slices, "ALL_TO_ALL": 1 / slices}.get(kind, 1.0) * (slices - 1)
+    return Price(Cost.of({PCIE: payload.bytes, DCN: crossing * payload.bytes}), "host transfer", (OF_SLICES.format(kind, slices),))
+
+
+def _count(target: str) -> int:
+    """The slices that exchange: ``{1,2}x{0:15}`` are two, with 16 devices each.
+
+    >>> _count("{1,2}x{0:15}"), _count("{0:3}x{0:15}"), _count("")
+    (2, 4, 2)
+    """
+    listed = re.match(r"\{([\d,:]+)\}", target)
+    ranges = [[int(number) for number in part.split(":")] for part in listed[1].split(",")] if listed else [[0, 1]]
+    return sum(ends[-1] - ends[0] + 1 for ends in ranges)
 
 
 def infeed(site: Site) -> Price:

@@ -7,7 +7,7 @@ from ..ir.module import Instruction
 from .types import Price
 
 # Opcodes that only start work, which the DMA engines or the links do beside the instructions up to the one that waits for it.
-STARTS = frozenset(("copy-start", "async-start", "all-gather-start", "all-reduce-start", "collective-permute-start", "send"))
+STARTS = frozenset(("copy-start", "async-start", "all-gather-start", "all-reduce-start", "collective-permute-start", "send", "recv"))
 _CYCLES = re.compile(r'"estimated_cycles":"?(\d{1,19})(?!\d)')  # in the configurations of the TPU compiler
 _IN_PLACE = '"aliasing_operands":{"lists":[{'
 _UNKNOWN = 2**63 - 1  # what it writes for work of the SparseCore

@@ -127,16 +127,31 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
 
 
 def slice_mesh(topology: Any, axes: dict[str, int]) -> Any:
-    """A mesh of all devices of a topology, along the slice's own axes where its sizes allow it, as `jax.make_mesh` does there."""
-    topologies = importlib.import_module("jax.experimental.topologies")
-    sizes = tuple(axes.values())
-    try:
-        return topologies.make_mesh(topology, sizes, tuple(axes))
-    except NotImplementedError:  # an axis of the slice has to be split
-        devices = importlib.import_module("jax.experimental.mesh_utils").create_device_mesh(
-            sizes, topology.devices, allow_split_physical_axes=True
-        )
-        return importlib.import_module("jax.sharding").Mesh(devices, tuple(axes))
+    """A mesh of all devices of a topology, along the slice's own axes where its sizes allow it, as `jax.make_mesh` does there.
+
+    Several slices are along the first axis that their number divides: the data-centre network joins them.
+    """
+    topologies, utils = importlib.import_module("jax.experimental.topologies"), importlib.import_module("jax.experimental.mesh_utils")
+    sizes, devices = list(axes.values()), topology.devices
+    slices = len({getattr(device, "slice_index", 0) for device in devices})
+    if slices == 1:
+        try:
+            return topologies.make_mesh(topology, tuple(sizes), tuple(axes))
+        except NotImplementedError:  # an axis of the slice has to be split
+            arranged = utils.create_device_mesh(sizes, devices, allow_split_physical_axes=True)
+    else:
+        across = [slices if place == axis_across(sizes, slices) else 1 for place in range(len(sizes))]
+        within = [size // parts for size, parts in zip(sizes, across, strict=True)]
+        arranged = utils.create_hybrid_device_mesh(within, across, devices, allow_split_physical_axes=True)
+    return importlib.import_module("jax.sharding").Mesh(arranged, tuple(axes))
+
+
+def axis_across(sizes: list[int], slices: int) -> int:
+    """The place of the axis of a mesh along which there are several slices."""
+    for place, size in enumerate(sizes):
+        if size % slices == 0:
+            return place
+    raise Misfit(f"no axis of the mesh can be divided by {slices} slices")
 
 
 def planned(found: Any, name: str) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]]]:

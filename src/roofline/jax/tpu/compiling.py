@@ -376,5 +376,7 @@ def mesh_of(words: Sequence[str]) -> dict[str, int] | None:
         name, equals, size = word.partition("=")
         if not equals or not name.isidentifier() or not size.isdecimal() or int(size) < 1:
             raise UsageError(f"mesh {word}: write AXIS=SIZE, such as fsdp=4,tensor=4")
+        if name in found:
+            raise UsageError(f"mesh {','.join(words)}: the axis {name} is named twice; a slash separates several meshes")
         found[name] = int(size)
     return found or None
