@@ -28,3 +28,13 @@ def test_the_predicted_step_is_within_11_per_cent_and_half_of_them_within_5_of_t
         assert report.memory.peak_bytes == pytest.approx(peak_bytes, rel=0.01)
         errors.append(abs(report.predicted.time_s / published_s - 1))
     assert sorted(errors)[1] < 0.05  # the second of four
+
+
+def test_the_memory_of_a_step_is_told_by_what_it_is_for() -> None:
+    memory = rl.analyze(DATA / "decoder_32b_v5e_16x16.hlo.gz", "v5e:16x16").memory
+    assert memory is not None
+    by_owner = {row.owner: row.bytes for row in memory.owners}
+    assert by_owner["activations"] == 32 * 4 * 2048 * 8192 * 2  # of each layer its input in bf16, for four sequences
+    assert by_owner["optimizer"] == 2 * by_owner["weights"]  # two moments
+    assert by_owner["gradients"] == pytest.approx(by_owner["weights"], rel=0.02)  # those of layers; both in float32
+    assert sum(by_owner.values()) - by_owner["gaps"] == memory.peak_bytes

@@ -1,12 +1,15 @@
 """Workloads: the operations that a program runs, and what a source recorded about them."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from math import prod
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
 
 from .cost import NOTHING, Amount, Cost, sum_of_known
+from .dtypes import dtype, is_dtype
 from .graph import Graph
 from .ledger import Ledger
 from .operation import UNSTATED, Compiled, Operation
@@ -359,6 +362,9 @@ class Step(Struct, frozen=True, kw_only=True):
 NO_COVERAGE = Coverage()
 
 
+_SHAPE = re.compile(r"(?P<format>\w+)\[(?P<sizes>[\d,]*)\]")
+
+
 class LiveBuffer(Struct, frozen=True, kw_only=True):
     """An array in memory: the instruction that makes it, that instruction's scope and source line, its shape and bytes.
 
@@ -372,6 +378,18 @@ class LiveBuffer(Struct, frozen=True, kw_only=True):
     shape: str = ""
     location: str = ""
 
+    @property
+    def padding(self) -> int:
+        """The bytes that the layout adds to the elements; 0 where the shape is not known.
+
+        >>> LiveBuffer(kind="temporary", bytes=2048, shape="f32[4,64]").padding
+        1024
+        """
+        match = _SHAPE.fullmatch(self.shape)
+        if match is None or not is_dtype(match["format"]):
+            return 0
+        return max(self.bytes - int(dtype(match["format"]).bytes(prod(int(side) for side in match["sizes"].split(",") if side))), 0)
+
 
 class LiveScope(Struct, frozen=True, kw_only=True):
     """The arrays of one kind and scope that are live at the peak: their bytes and how many they are."""
@@ -380,6 +398,18 @@ class LiveScope(Struct, frozen=True, kw_only=True):
     scope: str
     bytes: int
     buffers: int
+
+
+class LiveOwner(Struct, frozen=True, kw_only=True):
+    """The arrays live at the peak that are for one purpose: ``weights``, ``optimizer``, ``activations``, …; their bytes and how many.
+
+    ``padding`` is what the layouts add to the arrays' elements.
+    """
+
+    owner: str
+    bytes: int
+    buffers: int
+    padding: int = 0
 
 
 class MemorySpace(Struct, frozen=True, kw_only=True):
@@ -405,9 +435,9 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     ``allocated_bytes`` is arguments + outputs − donated + constants + temporaries; ``donated`` are outputs in the memory of an argument.
     ``peak_bytes`` is that without the gaps between temporaries of a heap that is known, in which no array fits: what is live at once.
     ``method`` is ``buffer assignment`` (the compiler's own), ``liveness over the schedule``, or ``liveness in program order`` of a program
-    without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then, ``largest`` its largest arrays.
-    For a profile it is ``allocations in the profile``: only the peak is known, and ``reserved`` is the most memory that the framework's
-    allocator reserved. It is that of main memory; ``spaces`` are the peaks of a TPU's small memories.
+    without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then by scope, ``owners`` by purpose,
+    ``largest`` its largest arrays. For a profile it is ``allocations in the profile``: only the peak is known, and ``reserved`` is the most
+    memory that the framework's allocator reserved. It is that of main memory; ``spaces`` are the peaks of a TPU's small memories.
     """
 
     program: str = ""
@@ -421,6 +451,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     constants: int = 0
     temporaries: int = 0
     at_peak: tuple[LiveScope, ...] = ()
+    owners: tuple[LiveOwner, ...] = ()
     largest: tuple[LiveBuffer, ...] = ()
     reserved: int | None = None
     spaces: tuple[MemorySpace, ...] = ()
@@ -453,6 +484,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
             peak_bytes=self.peak_bytes // devices,
             allocated_bytes=None if self.allocated_bytes is None else self.allocated_bytes // devices,
             at_peak=tuple(replace(one, bytes=one.bytes // devices) for one in self.at_peak),
+            owners=tuple(replace(one, bytes=one.bytes // devices, padding=one.padding // devices) for one in self.owners),
             largest=tuple(replace(one, bytes=one.bytes // devices) for one in self.largest),
             **kinds,
         )

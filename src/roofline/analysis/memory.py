@@ -1,13 +1,10 @@
 """Memory: a program's peak memory compared with the machine's capacity."""
 
-import re
 from collections import Counter
 from collections.abc import Iterable
-from math import prod
 
 from msgspec.structs import replace
 
-from ..dtypes import dtype, is_dtype
 from ..machine import Machine
 from ..quantities import NOTABLE
 from ..report import Finding
@@ -18,7 +15,6 @@ from .findings.writing import Writer
 from .summary import OUT_OF_MEMORY
 
 LISTED = 4  # arrays in a finding
-_SHAPE = re.compile(r"(?P<format>\w+)\[(?P<sizes>[\d,]*)\]")
 
 
 def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | None:
@@ -55,20 +51,12 @@ def largest_arrays(buffers: Iterable[LiveBuffer]) -> str:
     >>> largest_arrays([LiveBuffer(kind="temporary", bytes=2048, name="dot.1", shape="f32[4,64]", location="/me/train.py:7")])
     '2.048 kB f32[4,64] (train.py:7, 50% padding)'
     """
-    alike: Counter[tuple[int, str, str]] = Counter()
+    alike: Counter[tuple[int, str, str, int]] = Counter()
     for buffer in buffers:
         line = source_line(buffer.location) or buffer.scope or f"{buffer.kind} {buffer.name}"
-        alike[buffer.bytes, buffer.shape, line] += 1
+        alike[buffer.bytes, buffer.shape, line, buffer.padding] += 1
     return ", ".join(
-        f"{f'{count} x ' if count > 1 else ''}{show(size, 'B')} {shape} ({line}{_padding(size, shape)})"
-        for (size, shape, line), count in list(alike.items())[:LISTED]
+        f"{f'{count} x ' if count > 1 else ''}{show(size, 'B')} {shape} ({line}"
+        f"{f', {percent(padding / size)} padding' if padding > NOTABLE * size else ''})"
+        for (size, shape, line, padding), count in list(alike.items())[:LISTED]
     )
-
-
-def _padding(size: int, shape: str) -> str:
-    """How much of an array is padding, where that is notable."""
-    match = _SHAPE.fullmatch(shape)
-    if match is None or not is_dtype(match["format"]):
-        return ""
-    whole = dtype(match["format"]).bytes(prod(int(side) for side in match["sizes"].split(",") if side))
-    return f", {percent(1 - whole / size)} padding" if size and whole < (1 - NOTABLE) * size else ""

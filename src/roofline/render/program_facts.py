@@ -34,6 +34,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         ("work", _work(report.main_point or total, report.ops)),
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),
+        ("for", _owners(report.memory)),
         ("at peak", _at_peak(report.memory)),
         *_spaces(report.memory),
         ("counters", _hardware(report)),
@@ -163,6 +164,15 @@ def _memory(memory: PeakMemory | None) -> str:
     parts += [f"{show(gaps, 'B')} of that in gaps"] if gaps * 1000 > memory.peak_bytes else []
     parts += [f"{show(memory.reserved, 'B')} reserved"] if memory.reserved else []
     return f"{too_much}peak {show(memory.peak_bytes, 'B')}{room}{': ' if parts else ''}{', '.join(parts)}; {how}"
+
+
+def _owners(memory: PeakMemory | None) -> str:
+    """What the memory is for at the peak, and what layouts pad."""
+    rows = [row for row in memory.owners if row.bytes * 100 >= memory.peak_bytes] if memory else []
+    padding = sum(row.padding for row in memory.owners) if memory else 0
+    parts = [f"{row.owner} {show(row.bytes, 'B')}" for row in rows]
+    parts += [f"of that {show(padding, 'B')} is padding of layouts"] if memory and padding * 100 >= memory.peak_bytes else []
+    return ", ".join(parts)
 
 
 def _at_peak(memory: PeakMemory | None) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from ...resource import HBM
-from ...workload import ASSIGNED, IN_PROGRAM_ORDER, LiveBuffer, LiveScope, PeakMemory
+from ...workload import ASSIGNED, IN_PROGRAM_ORDER, LiveBuffer, LiveOwner, LiveScope, PeakMemory
 from ..ir.malformed import Malformed
 from ..ir.module import HloModule
 from ..ir.platforms import Platform
@@ -15,6 +15,7 @@ from .assignment import Allocation, Instructions, read_assignment
 from .buffers import buffer_of, largest_buffers
 from .heap import Heap
 from .liveness import Liveness
+from .owners import OF_KIND, owners_of
 from .spaces import memory_spaces
 from .values import Value
 
@@ -147,5 +148,25 @@ def _memory(
         constants=constants,
         temporaries=temporaries,
         at_peak=tuple(sorted(rows, key=lambda row: (-row.bytes, row.kind, row.scope))),
+        owners=_by_owner(module, every),
         largest=largest_buffers(module, every),
     )
+
+
+def _by_owner(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveOwner, ...]:
+    """The arrays by what they are for, the most bytes first."""
+    owners = owners_of(module)
+    found: dict[str, list[LiveBuffer]] = {}
+    for buffer in buffers:
+        if buffer.bytes:
+            found.setdefault(owners.get(buffer.name, OF_KIND[buffer.kind]), []).append(buffer)
+    rows = [
+        LiveOwner(
+            owner=owner,
+            bytes=sum(buffer.bytes for buffer in own),
+            buffers=len(own),
+            padding=sum(buffer.padding for buffer in own),
+        )
+        for owner, own in found.items()
+    ]
+    return tuple(sorted(rows, key=lambda row: -row.bytes))
