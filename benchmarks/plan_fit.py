@@ -90,7 +90,7 @@ class Row:
             microbatch=microbatch,
             length=whole("seq"),
             format=FORMATS[cells["dtype"]],
-            recompute=recompute_of(words, self.model.depth),
+            recompute=recompute_of(words, self.model),
             stack=STACKS[OTHER_STACKS.get(cells["stack"], cells["stack"])],
             graphs=OTHER_GRAPHS.get(cells["graphs"], cells["graphs"]),
             pipelined=True if cells["async_tp"] == "True" else None,

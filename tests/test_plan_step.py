@@ -47,9 +47,9 @@ def test_work_takes_time_in_proportion() -> None:
     once, twice = predicted(RUN), predicted(replace(RUN, batch=128))
     fixed = once.parts["optimizer"]
     assert twice.time_s - fixed == pytest.approx(2 * (once.time_s - fixed))
-    assert predicted(replace(RUN, recompute=recompute_of("full", 32))).time_s > 1.2 * once.time_s
-    half = predicted(replace(RUN, recompute=recompute_of("16 of 32 layers", 32))).parts["recomputation"]
-    assert half == pytest.approx(predicted(replace(RUN, recompute=recompute_of("full", 32))).parts["recomputation"] / 2)
+    assert predicted(replace(RUN, recompute=recompute_of("full", LLAMA))).time_s > 1.2 * once.time_s
+    half = predicted(replace(RUN, recompute=recompute_of("16 of 32 layers", LLAMA))).parts["recomputation"]
+    assert half == pytest.approx(predicted(replace(RUN, recompute=recompute_of("full", LLAMA))).parts["recomputation"] / 2)
 
 
 def test_a_faster_network_never_slows_a_step() -> None:
@@ -127,8 +127,12 @@ def test_memory_by_hand() -> None:
     sharded = replace(run, mesh=Mesh(fsdp=4))
     of_sharded = memory_of(model, sharded, times_of(run, chips), shares(model, sharded, False))
     assert of_sharded.weights == 2 * share.parameters / 4 + 2 * 2 * layer
-    again = replace(run, recompute=recompute_of("full", 4))
+    again = replace(run, recompute=recompute_of("full", model))
     assert memory_of(model, again, times_of(run, chips), share).activations < memory.activations / 2
+    # Running the feed-forward part again frees the results of "up" (2 x 4096 in bf16) and the input of "down", in 4 layers
+    modules = replace(run, recompute=recompute_of("mlp", model))
+    freed = memory.activations - memory_of(model, modules, times_of(run, chips), share).activations
+    assert freed == 512 * 4 * (2 * 8192 + 2 * 4096)
 
 
 def test_experts_spread_over_their_ranks() -> None:
@@ -157,11 +161,16 @@ def test_words_of_options_and_meshes_are_read_or_refused_with_the_list() -> None
             complete(asked_mesh(words), 128)
     with pytest.raises(UsageError, match="one of bf16, fp8, fp8row, fp8block, mxfp8, nvfp4, int8"):
         word("--format", "fp9", FORMATS)
-    assert recompute_of("0.35", 8).products == 0.35
-    assert recompute_of("mla_up_proj,mlp", 8).matrices == ("q_up", "kv_up", "up", "shared_up")
-    for words in ("9 of 8 layers", "1.5", "everything"):
-        with pytest.raises(UsageError):
-            recompute_of(words, 8)
+    assert recompute_of("0.35", LLAMA).products == 0.35
+    assert recompute_of("mla_up_proj,mlp", load_model("deepseek-v3")).matrices == ("q_up", "kv_up", "up", "shared_up")
+    for words, message in (
+        ("9 of 8 layers", "32 layers"),
+        ("1.5", "at most 1"),
+        ("everything", "one of layernorm"),
+        ("moe", "llama3-8b has no such module"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            recompute_of(words, LLAMA)
 
 
 def test_a_format_that_a_chip_lacks_is_an_error() -> None:

@@ -67,7 +67,7 @@ def asked_anchor(question: Question, text: str) -> Anchor:
         microbatch=microbatch_of(given["mbs"]) if "mbs" in given else question.microbatches[0],
         length=length,
         format=word("--anchor format", given["format"], FORMATS) if "format" in given else question.formats[0],
-        recompute=recompute_of(given["recompute"], question.model.depth) if "recompute" in given else question.policies[0],
+        recompute=recompute_of(given["recompute"], question.model) if "recompute" in given else question.policies[0],
         stack=question.stack,
     )
     run = replace(run, **question.settings) if question.settings else run

@@ -86,13 +86,14 @@ def shares(model: Model, run: Run, is_tpu: bool) -> Share:
 
 def kept_bytes(layer: Layer, model: Model, run: Run) -> float:
     """Bytes of activations of one token that a layer keeps on a device for its backward pass."""
-    tensor = run.mesh.tensor
+    tensor, freed = run.mesh.tensor, run.recompute.freed
     element = min(BF16, max(1.0, run.format.bytes))
     kept = BF16 * layer.blocks * model.hidden / tensor
     for matrix in model.matrices[layer]:
         rows, k, n, _ = sharded(matrix, run, 1.0, run.mesh.experts)
-        kept += rows * k * element if matrix.split == "experts" else matrix.k / tensor * element
-        if matrix.name in KEPT_OUTPUTS:
+        if not freed or f"in {matrix.name}" not in freed:
+            kept += rows * k * element if matrix.split == "experts" else matrix.k / tensor * element
+        if matrix.name in KEPT_OUTPUTS and (not freed or f"out {matrix.name}" not in freed):
             kept += (rows * n if matrix.split == "experts" else matrix.n / tensor) * BF16
     return kept
 

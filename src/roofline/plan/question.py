@@ -108,7 +108,7 @@ def question(
         length=length,
         mesh=asked,
         formats=tuple(word("--format", name, FORMATS) for name in split_list(format or "bf16")),
-        policies=tuple(recompute_of(words, asked_model.depth) for words in recompute_policies(recompute or POLICIES)),
+        policies=tuple(recompute_of(words, asked_model) for words in recompute_policies(recompute or POLICIES)),
         microbatches=MICROBATCHES if microbatch is None else tuple(microbatch_of(text) for text in split_list(str(microbatch))),
         stack=word("--stack", stack or usual_stack, STACKS, OTHER_STACKS),
         settings=fields,

@@ -118,7 +118,7 @@ def step_of(model: Model, run: Run, times: Times) -> Step:
             forward["fsdp exchange"], backward["fsdp exchange"] = fsdp_exchange(
                 layer, model, run, times, sum(forward.values()), sum(backward.values())
             )
-        for part in {*forward, *backward}:
+        for part in {**forward, **backward}:
             parts[part] += layer.count * (forward.get(part, 0.0) + backward.get(part, 0.0)) / mesh.pipeline * count
         layers += layer.count * (sum(forward.values()) + sum(backward.values()))
     head = head_time(model, run, times)

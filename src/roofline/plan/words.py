@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import UsageError, did_you_mean
+from .transformer import Model
 
 _T = TypeVar("_T")
 
@@ -94,7 +95,7 @@ def word(option: str, given: str, known: Mapping[str, _T], others: Mapping[str, 
 
 class Recompute(Struct, frozen=True, kw_only=True):
     """What of a layer's forward pass runs again before its backward pass: shares of products, attention and the rest, and matrices by
-    name; ``kept`` is the share of activations that stays in memory.
+    name. ``kept`` is the share of activations that stays in memory, less the inputs and results of matrices in ``freed``.
     """
 
     text: str
@@ -102,6 +103,7 @@ class Recompute(Struct, frozen=True, kw_only=True):
     attention: float = 0.0
     rest: float = 0.0
     matrices: tuple[str, ...] = ()
+    freed: tuple[str, ...] = ()
     kept: float = 1.0
 
     @property
@@ -114,28 +116,34 @@ NONE = Recompute(text="none")
 FULL = Recompute(text="full", products=1.0, attention=1.0, rest=1.0, kept=0.0)
 # Policies that save products and run the cheap rest again; some save every second product too, which makes about a third of the products.
 SELECTIVE = Recompute(text="selective", products=0.35, rest=0.9, kept=0.5)
+# Modules: what they free is the inputs ("in") and results ("out") of products that the backward pass would read.
 _NAMED = {
-    "layernorm": Recompute(text="layernorm", rest=0.3, kept=0.9),
-    "moe-act": Recompute(text="moe_act", rest=0.3, kept=0.8),
-    "mla-up-proj": Recompute(text="mla_up_proj", matrices=("q_up", "kv_up"), kept=0.75),
-    "mlp": Recompute(text="mlp", rest=0.3, matrices=("up", "shared_up"), kept=0.8),
-    "moe": Recompute(text="moe", rest=0.4, matrices=("experts_up", "experts_down", "shared_up"), kept=0.5),
-    "shared-experts": Recompute(text="shared_experts", matrices=("shared_up",), kept=0.95),
-    "core-attn": Recompute(text="core_attn", attention=1.0, kept=0.9),
+    "layernorm": Recompute(text="layernorm", rest=0.3, freed=("in qkv", "in q", "in q_down", "in kv_down", "in up", "in shared_up")),
+    "moe-act": Recompute(text="moe_act", rest=0.3, freed=("in experts_down", "in shared_down")),
+    "mla-up-proj": Recompute(text="mla_up_proj", matrices=("q_up", "kv_up"), freed=("out q_up", "out kv_up")),
+    "mlp": Recompute(text="mlp", rest=0.3, matrices=("up", "shared_up"), freed=("out up", "in down", "out shared_up", "in shared_down")),
+    "moe": Recompute(
+        text="moe",
+        rest=0.4,
+        matrices=("experts_up", "experts_down", "shared_up"),
+        freed=("in experts_up", "out experts_up", "in experts_down", "out shared_up", "in shared_down"),
+    ),
+    "shared-experts": Recompute(text="shared_experts", matrices=("shared_up",), freed=("out shared_up", "in shared_down")),
+    "core-attn": Recompute(text="core_attn", attention=1.0, freed=("in out",)),
     "no-products": Recompute(text="no products", rest=0.9, products=0.05, kept=0.5),
 }
 _WORDS = {"none": NONE, "no": NONE, "full": FULL, "selective": SELECTIVE, "half": SELECTIVE}
 
 
-def recompute_of(given: str, depth: int) -> Recompute:
+def recompute_of(given: str, model: Model) -> Recompute:
     """What an option's words say is run again: a policy, ``N of L layers``, a share of the products, or names of modules."""
     plain = " ".join(given.strip().lower().replace("_", "-").split())
     if plain in _WORDS:
         return _WORDS[plain]
     if layers := re.fullmatch(r"(\d+) of (\d+)( layers)?", plain):
         some, all_layers = int(layers[1]), int(layers[2])
-        if not 0 <= some <= all_layers or all_layers not in (0, depth):
-            raise UsageError(f"--recompute {given}: the model has {depth} layers")
+        if not 0 <= some <= all_layers or all_layers not in (0, model.depth):
+            raise UsageError(f"--recompute {given}: the model has {model.depth} layers")
         share = some / all_layers if all_layers else 0.0
         return Recompute(text=given, products=share, attention=share, rest=share, kept=1.0 - share)
     if re.fullmatch(r"\d*\.?\d+%?", plain):
@@ -146,16 +154,19 @@ def recompute_of(given: str, depth: int) -> Recompute:
     chosen = [name for name in re.split(r"[+,; ]+", plain.replace("no products", "no-products")) if name]
     for name in chosen:
         word("--recompute", name, {**_NAMED, "none": NONE, "selective": NONE, "full": NONE, "N of L layers": NONE, "0.35": NONE})
-    kept = 1.0
-    for name in chosen:
-        kept *= _NAMED[name].kept
+    named = [_NAMED[name] for name in chosen]
+    present = {f"{place} {matrix.name}" for matrices in model.matrices.values() for matrix in matrices for place in ("in", "out")}
+    for module in named:
+        if module.freed and not present.intersection(module.freed):
+            raise UsageError(f"--recompute {module.text}: {model.name} has no such module")
     return Recompute(
         text=given,
-        products=max(_NAMED[name].products for name in chosen),
-        attention=max(_NAMED[name].attention for name in chosen),
-        rest=min(1.0, sum(_NAMED[name].rest for name in chosen)),
-        matrices=sum((_NAMED[name].matrices for name in chosen), ()),
-        kept=kept,
+        products=max(module.products for module in named),
+        attention=max(module.attention for module in named),
+        rest=min(1.0, sum(module.rest for module in named)),
+        matrices=sum((module.matrices for module in named), ()),
+        freed=sum((module.freed for module in named), ()),
+        kept=min(module.kept for module in named),
     )
 
 

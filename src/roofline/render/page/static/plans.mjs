@@ -27,10 +27,17 @@ const kindOf = (plan) => ["tp", "pp", "cp", "ep", "fsdp"].filter((axis) => plan.
 const kinds = [...new Set(plans.map(kindOf))];
 const colourOf = (index) => COLOURS[Math.min(index, COLOURS.length - 1)];
 
-function scale(values, from, to) {
-  const [least, most] = [Math.min(...values), Math.max(...values)];
-  const room = (most - least || most || 1) * 0.05;
-  return { place: (value) => from + ((value - least + room) / (most - least + 2 * room)) * (to - from), least: least - room, most: most + room };
+function scale(values, from, to, of = (value) => value) {
+  const [least, most] = [of(Math.min(...values)), of(Math.max(...values))];
+  const room = (most - least || Math.abs(most) || 1) * 0.05;
+  return { place: (value) => from + ((of(value) - least + room) / (most - least + 2 * room)) * (to - from), least: least - room, most: most + room };
+}
+
+// Times are on a logarithmic axis: the slowest plan may take a hundred times as long as the best.
+function ticksOfLogarithms({ least, most }) {
+  const powers = Array.from({ length: 40 }, (_, index) => 10 ** (index - 20));
+  const steps = most - least > Math.log(20) ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+  return powers.flatMap((power) => steps.map((step) => step * power)).filter((value) => Math.log(value) >= least && Math.log(value) <= most);
 }
 
 function ticks({ least, most }) {
@@ -40,10 +47,10 @@ function ticks({ least, most }) {
 }
 
 function chart() {
-  const across = scale(plans.map((plan) => plan.step_s), LEFT, WIDTH - RIGHT);
+  const across = scale(plans.map((plan) => plan.step_s), LEFT, WIDTH - RIGHT, Math.log);
   const up = scale([...plans.map((plan) => plan.memory.total), found.capacity], HEIGHT - BOTTOM, TOP);
   const drawing = make("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT + 24}`, role: "group", "aria-label": "Plans by time and memory" });
-  for (const value of ticks(across)) drawing.append(make("text", { x: across.place(value), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, show(value, "s")));
+  for (const value of ticksOfLogarithms(across)) drawing.append(make("text", { x: across.place(value), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, show(value, "s")));
   for (const value of ticks(up)) drawing.append(make("text", { x: LEFT - 6, y: up.place(value) + 4, "text-anchor": "end" }, show(value, "B")));
   drawing.append(make("line", { class: "axis", x1: LEFT, x2: WIDTH, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }));
   drawing.append(make("line", { class: "limit", x1: LEFT, x2: WIDTH, y1: up.place(found.capacity), y2: up.place(found.capacity) }));
@@ -102,6 +109,10 @@ function table() {
   document.getElementById("table").replaceChildren(rowsOf(["plan", "microbatch", "format", "again", "step", "memory", "MFU", "fits"], rows));
 }
 
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const paint = () => { document.documentElement.dataset.theme = dark.matches ? "dark" : "light"; };
+dark.addEventListener("change", paint);
+paint();
 chart();
 table();
 choose(0);
