@@ -330,6 +330,11 @@ def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
     assert report.summary == "10 s per step on one toy; 5 s is its minimum.\nFirst: the memory-bound kernels (10 s to 5.56 s)."
 
 
+def test_the_sentence_says_that_a_time_is_shorter_than_the_minimum() -> None:
+    # 100 B at 10 B/s take 10 s at least, and 1 s here.
+    assert report_on(an_op("copy", {"hbm": 100}, 1.0)).summary.startswith("1 s on one toy, faster than its minimum allows (10 s): check")
+
+
 def test_the_sentence_names_no_minimum_for_ops_of_unknown_cost() -> None:
     unknown = an_op("call", {"hbm": None}, 20.0)
     assert report_on(unknown).summary.startswith("20 s on one toy; its minimum is not known.")

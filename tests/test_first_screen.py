@@ -10,7 +10,7 @@ import roofline as rl
 from every import every
 from roofline.cli import main
 from roofline.render.program_facts import program_facts
-from roofline.render.screen import LINES, fine_line, report_text
+from roofline.render.screen import LINES, _two_lines, fine_line, report_text
 from roofline.render.tables import Paper
 from roofline.report import Finding, OpInfo
 from roofline.units import rounded, show
@@ -129,9 +129,26 @@ def test_each_finding_has_one_lever_at_most(capsys: pytest.CaptureFixture[str]) 
     assert [line[:2] for line in lines if line] == ["1 ", "  ", "2 ", "  ", "  "], "each finding has one, and where to read more comes last"
 
 
-def test_a_screen_has_28_lines_at_most() -> None:
-    for path in sorted(PROFILES.glob("*.xplane.pb*")) + sorted(PROFILES.glob("torch_*.json.gz")):
-        assert len(report_text(rl.analyze(path), Paper(width=100)).splitlines()) <= LINES, path.name
+def test_a_screen_has_28_lines_at_most_and_whole_levers() -> None:
+    tpu = PROFILES.parent / "tpu"
+    captures = [*PROFILES.glob("*.xplane.pb*"), *PROFILES.glob("torch_*.json.gz"), *tpu.glob("*.hlo*gz"), *tpu.glob("steps/*.hlo.gz")]
+    for path in sorted(captures):
+        chip = re.search(r"_(v\d\w?)[_.]", path.name)
+        report = rl.analyze(path, chip[1] if chip else None)
+        lines = report_text(report, Paper(width=100)).splitlines()
+        assert len(lines) <= LINES, path.name
+        saving = {finding.kind for finding in report.findings if finding.saving_s}
+        advice = [lines[place + 2] for place, line in enumerate(lines[:-2]) if line[:1].isdigit() and saving & {*line.split()}]
+        assert not [line for line in advice if line.startswith("   ") and line.endswith("…")], path.name
+
+
+def test_a_paragraph_that_is_too_long_ends_after_a_sentence_or_is_cut_off() -> None:
+    paper = Paper(width=24)
+    assert _two_lines("one two three four five six seven. Eight nine ten eleven twelve", paper, "", "  ").splitlines() == [
+        "one two three four five",
+        "  six seven.",
+    ]
+    assert _two_lines("one two three four five six seven eight nine ten", paper, "", "  ").splitlines()[1] == "  six seven eight nine…"
 
 
 def test_details_are_the_whole_sentences_and_all_facts(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from every import every
 from program_texts import program_text
+from roofline.analysis import analyze
 from roofline.analysis.changes import change
 from roofline.analysis.changes.changed_times import HELD, slowed
 from roofline.analysis.changes.state import State
@@ -86,3 +87,10 @@ def test_what_a_loop_over_layers_stores_goes_in_every_form_of_a_program(form: st
     # Of 64 heads of 2048 queries and keys, half of them masked, one kernel of two products and one of five, in each layer.
     products = 2 * 64 * 2048**2 * 64 / 2
     assert {2 * products, 5 * products} <= {op.flops / op.count for op in report.ops if op.flops}
+
+
+def test_a_finding_predicts_what_what_if_does_where_ops_overlap() -> None:
+    # Beside the kernels run copies: the times of all ops add up to more than the step, so only their own time can be saved.
+    path = Path(__file__).parent / "data" / "rules" / "scanned_attention.tpu-v5e.hlo.gz"
+    (predicted,) = filter(None, (finding.predicted for finding in analyze(path, "v5e").findings))
+    assert predicted.time_s == pytest.approx(what_if(path, predicted.change, "v5e").points[0].time_s, rel=0.05)

@@ -7,6 +7,7 @@ from ..quantities import NOTABLE
 from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
 from ..schedule import PredictedTime
 from ..units import approximate, percent, rounded, show
+from .findings.single_ops import ABOVE_ROOF
 
 OUT_OF_MEMORY = "out-of-memory"  # the kind of finding about a program that does not fit
 CPU = "CPU"  # device name of a host CPU
@@ -51,6 +52,8 @@ def _minimum(point: Point, findings: Sequence[Finding]) -> str:
         return ""
     if not point.at_roof_s:
         return "; its minimum is not known"
+    if findings and findings[0].kind == ABOVE_ROOF and point.floor_s is not None and point.floor_s > point.time_s:
+        return f", faster than its minimum allows ({show(rounded(point.floor_s, 3), 's')}): check the counts and the ceilings"
     least = show(rounded(point.at_roof_s, 3), "s")
     if point.lost.get(UNPRICED, 0.0) >= NOTABLE * point.time_s:
         return f"; {least} is the minimum of the ops that have one"

@@ -10,7 +10,7 @@ from .collectives import HEADERS as COLLECTIVES
 from .collectives import collective_cells, collectives_line
 from .op_table import headers, op_cells, usual_columns
 from .program_facts import program_facts
-from .screen import FINDINGS, ROWS, advice, finding_cells, fine_line, told_findings
+from .screen import ROOM, ROWS, advice, finding_cells, fine_line, told_findings
 from .tables import Cell
 from .text import group_cells
 from .time_bar import Part, bar_text, time_parts
@@ -54,13 +54,13 @@ def _bar(parts: Sequence[Part]) -> str:
 
 def _findings(report: Report) -> str:
     """The findings as a table, each with its first lever, or with what it says where it saves nothing."""
-    told = told_findings(report)
+    told, most = told_findings(report), ROOM[0][0]
     parts = []
     if told:
-        headers, *rows = finding_cells(report, told[:FINDINGS])
+        headers, *rows = finding_cells(report, told[:most])
         cells = [[*row, advice(finding)] for row, finding in zip(rows, told, strict=False)]
         parts += ["### What to do next", markdown_table([*headers, "change"], cells)]
-    parts += [f"… and {len(told) - FINDINGS:,} more in the JSON report"] if len(told) > FINDINGS else []
+    parts += [f"… and {len(told) - most:,} more in the JSON report"] if len(told) > most else []
     return "\n\n".join([*parts, *([with_escapes(fine_line(report))] if fine_line(report) else [])])
 
 

@@ -3,6 +3,7 @@
 It fits a terminal of 100 columns and 28 lines; ``details`` adds the whole sentences of the findings, and all facts and notes.
 """
 
+import re
 from collections.abc import Sequence
 
 from ..grouping import GroupTable
@@ -22,14 +23,14 @@ from .time_bar import WIDEST, bar_text, in_unit, time_parts
 
 LINES = 28
 ROWS, FEWEST_ROWS = 10, 3
-FINDINGS = 4  # rows of findings; the report has them all
-NOTES = 2  # of the notes
+ROOM = ((4, 2), (3, 2), (3, 1), (2, 1), (1, 1), (1, 0))  # how many findings and notes are shown: the first that leave room for the ops
 FINE = 0.01  # of the time of all ops: kinds with less are not listed as fine
 FAR = 0.6  # of the roofline: kinds below that have shapes that do not suit the chip
 NOTHING = "–"
 LONGEST_NAME = 24  # characters of an input that a command is shown with
 COLUMNS = ("", "saves", "share", "{per}then", "finding", "where", "ops")
 WHERE = 34  # most characters of a place
+_ENDS = re.compile(r"[.;] ")  # of sentences, and of their parts
 
 
 def report_text(
@@ -58,18 +59,16 @@ def report_text(
         "\n".join(filter(None, [bar_text(time_parts(report.main_point), paper), predicted_text(report, paper)])),
         chart,
     ]
-    if details:
-        about = [facts(program_facts(report, grouped.devices if grouped else rows.devices), paper), notes_text(notes, paper)]
-    else:
-        about = [_program(report, notes, paper)]
     fine = paper.paragraph(fine_line(report)) if fine_line(report) else ""
     if details:
+        about = [facts(program_facts(report, grouped.devices if grouped else rows.devices), paper), notes_text(notes, paper)]
         parts.append(findings_text(told_findings(report), paper))
     else:
-        tables = (_findings(report, paper, most) for most in range(FINDINGS, 0, -1))
-        parts.append(
-            next((rows for rows in tables if _lines_left([*parts, rows, *about], fine) >= FEWEST_ROWS), _findings(report, paper, 1))
-        )
+        for most, noted in ROOM:
+            told, about = _findings(report, paper, most), [_program(report, notes, noted, paper)]
+            if _lines_left([*parts, told, *about], fine) >= FEWEST_ROWS:
+                break
+        parts.append(told)
     if top is None:
         top = ROWS if details or chart or extra else min(max(_lines_left([*parts, *about], fine), FEWEST_ROWS), ROWS)
     wide = whole if columns or grouped else paper
@@ -100,15 +99,12 @@ def _findings(report: Report, paper: Paper, most: int) -> str:
     for row, finding in zip(rows, told, strict=False):
         lines.append(row)
         lines += _under(finding, paper)
-    return "\n".join([*lines, f"   {paper.paint(shorten_end(_read_more(report, told, most), paper.width - 3), 'dim')}"])
+    return "\n".join([*lines, f"   {paper.paint(_read_more(report, told, most, paper.width - 3), 'dim')}"])
 
 
 def _under(finding: Finding, paper: Paper) -> list[str]:
-    """What to do about a finding, in one line; of one that saves nothing what it says, in two at most."""
-    text = advice(finding)
-    if not text or finding.saving_s or finding.predicted:
-        return [f"   {shorten_end(text, paper.width - 3)}"] if text else []
-    return _two_lines(text, paper, "   ", "   ").splitlines()
+    """What to do about a finding, or what it says where it saves nothing, in two lines at most."""
+    return _two_lines(text, paper, "   ", "   ").splitlines() if (text := advice(finding)) else []
 
 
 def finding_cells(report: Report, findings: Sequence[Finding]) -> list[list[str]]:
@@ -158,15 +154,16 @@ def advice(finding: Finding) -> str:
     return finding.levers[0] if finding.levers and (finding.saving_s or finding.predicted) else finding.message
 
 
-def _read_more(report: Report, told: Sequence[Finding], most: int) -> str:
-    """Where to read more about the findings."""
+def _read_more(report: Report, told: Sequence[Finding], most: int, width: int) -> str:
+    """Where to read more about the findings: commands, as many as fit."""
     more = [f"{len(told) - most:,} more with --details"] if len(told) > most else []
     first = next((finding for finding in told if finding.saving_s), told[0])
     commands = [f"roofline explain {first.kind}"]
     if first.predicted is not None:
         name = next((file for file in report.input.files if len(file) <= LONGEST_NAME), "RUN")
         commands.append(" ".join(filter(None, ["roofline whatif", name, first.predicted.after, first.predicted.change])))
-    return "; ".join([*more, f"more: {' · '.join(commands)}"])
+    lines = ["; ".join([*more, f"more: {' · '.join(commands[:count])}"]) for count in (2, 1)]
+    return lines[0] if len(lines[0]) <= width else lines[1]
 
 
 def is_fine(finding: Finding) -> bool:
@@ -196,10 +193,10 @@ def fine_line(report: Report) -> str:
     return " ".join(f"{what} {' and '.join(kinds)}." for what, kinds in lines if kinds)
 
 
-def _program(report: Report, notes: Sequence[str], paper: Paper) -> str:
+def _program(report: Report, notes: Sequence[str], noted: int, paper: Paper) -> str:
     """What was analysed, on which machine, and how much work a step has; the first notes, and where the rest is."""
-    lines = [paper.paint(_two_lines(note, paper, "note: ", "      "), "dim") for note in notes[:NOTES]]
-    others = f"; {number_of(len(notes) - NOTES, 'more note')}" if len(notes) > NOTES else ""
+    lines = [paper.paint(_two_lines(note, paper, "note: ", "      "), "dim") for note in notes[:noted]]
+    others = f"; {number_of(len(notes) - noted, 'more note')}" if len(notes) > noted else ""
     return "\n".join([paper.paragraph(f"{_program_line(report)} · more with --details{others}"), *lines])
 
 
@@ -226,9 +223,12 @@ def _program_line(report: Report) -> str:
 
 
 def _two_lines(text: str, paper: Paper, first: str, rest: str) -> str:
-    """A paragraph that is cut off after its second line."""
+    """A paragraph of at most two lines: a longer one ends after a sentence or a part of one, or is cut off where none ends."""
     line, *more = paper.paragraph(text, first, rest).splitlines()
-    return "\n".join([line, *([shorten_end(f"{rest}{' '.join(part.strip() for part in more)}", paper.width)] if more else [])])
+    second = rest + " ".join(part.strip() for part in more)
+    if len(second) > paper.width and (ends := [end.start() for end in _ENDS.finditer(second, 0, paper.width)]):
+        second = f"{second[: ends[-1]]}."
+    return "\n".join([line, *([shorten_end(second, paper.width)] if more else [])])
 
 
 def shorten_end(text: str, width: int) -> str:
