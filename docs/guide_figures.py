@@ -16,7 +16,6 @@ from roofline.render import plot
 from roofline.render.geometry import Roof, roof
 
 FOLDER = Path(__file__).parent / "figures"
-SAMPLE = Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv"
 
 V7X = rl.chip("v7x").override({"hbm": "7.2 TB/s"})
 V6E = rl.chip("v6e").override({"hbm": "1.6 TB/s"})
@@ -116,11 +115,6 @@ def _point(name: str, intensity: float, share: float) -> tuple[str, float, float
     return name, intensity, share * V7X_BF16.at(intensity)
 
 
-def sample() -> Axes:
-    """The kernels of a GPT training step on an H200, from hardware counters."""
-    return plot.roofline_chart(rl.analyze(rl.read(str(SAMPLE)), rl.chip("h200")))
-
-
 FIGURES: dict[str, Callable[[], Axes]] = {
     f"guide-{figure.__name__}.png": figure
     for figure in (
@@ -135,7 +129,6 @@ FIGURES: dict[str, Callable[[], Axes]] = {
         ceilings,
         measurements,
         distance,
-        sample,
     )
 }
 
