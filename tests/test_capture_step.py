@@ -1,6 +1,7 @@
 """The steps of unmodified programs, traced for a slice of TPUs instead of run: which call is the step, and what users are told."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,3 +144,17 @@ def test_a_program_without_a_step_is_told_what_to_change(tmp_path: Path) -> None
     program.write_text("raise SystemExit(3)")
     with pytest.raises(RooflineError, match="ended without importing JAX"):
         step_of([sys.executable, str(program)], 2, folder=tmp_path)
+
+
+def test_a_step_that_is_mapped_is_told_to_be_jitted(tmp_path: Path) -> None:
+    finder = StepFinder(str(tmp_path), "", 2)
+    finder.process = os.getpid()
+
+    def train_step(x: Any) -> Any:
+        return x
+
+    assert finder._noted_pmap(lambda fun, axis_name: fun, train_step, axis_name="i") is train_step
+    finder._at_exit()
+    message = json.loads((tmp_path / "status.json").read_text())
+    assert (message["state"], message["name"]) == ("failed", "train_step")
+    assert "jax.jit(jax.shard_map(" in message["note"]

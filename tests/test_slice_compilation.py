@@ -99,6 +99,10 @@ def test_without_shardings_the_first_axis_divides_the_last_argument() -> None:
     assert found.args[2] == "relu"
     assert "fsdp is taken to divide the leading dimension of the last argument, and the rest is replicated" in found.assumed[0]
     assert "bfloat16[6]: fsdp=4 does not divide it" in found.assumed[1]
+    # Labels come last, and their rows before: that these are a batch too is not assumed, but said.
+    labelled = placed((({"w": struct(64, 32)}, struct(16, 64), struct(16)), {}), THERE)
+    assert specs(labelled.args) == [(), (), ("fsdp",)]
+    assert labelled.assumed[1] == "argument 1 has the same leading dimension; to divide it too: --batch-args 1,2"
     # With an axis for the parameters it divides the largest dimension that is divisible; b has none.
     assert specs(placed((args, {}), THERE, shard="tensor").args) == [(), ("tensor",), ("fsdp",), ()]
     assert specs(placed((args, {}), THERE, batch=[0]).args) == [(), ("fsdp",), (), ()]

@@ -31,6 +31,7 @@ MOST_FLOP = 10**12  # of a call that runs here: some ten seconds of a laptop
 MOST_BYTES = 2**30  # of results that are computed here, where that much memory is free
 FREE_SHARE = 8  # results that need more than this part of the free memory are not computed
 TRACED = "step.pickle"
+MAPPED = "it is mapped by jax.pmap; write step = jax.jit(jax.shard_map(step, mesh=…, in_specs=…, out_specs=…), donate_argnums=0)"
 
 
 class Call(NamedTuple):
@@ -58,6 +59,7 @@ class StepFinder:
         self.blank = mmap.mmap(-1, mmap.PAGESIZE)  # memory that nothing is written to
         self.blanks: dict[int, Any] = {}  # arrays in it, by their id
         self.zeros_of: list[str] = []  # functions that were not computed
+        self.mapped: list[str] = []  # functions that the program gave to jax.pmap
         self.process = 0
         self.jax: Any = None
         self.is_over = False
@@ -71,6 +73,7 @@ class StepFinder:
         self.folder = os.path.join(self.folder, f"{self.process}-{self.module}")
         os.makedirs(self.folder, exist_ok=True)
         jax.distributed.initialize = lambda *_, **__: None  # one process stands for all hosts
+        jax.pmap = partial(self._noted_pmap, jax.pmap)
         if watch_calls(jax, self._on_call) is None:
             self.finish("failed", "calls of jitted functions cannot be seen in this Python")
             return
@@ -115,6 +118,10 @@ class StepFinder:
             return call(function, *args, **kwargs)
         finally:
             self.calls.inside = False
+
+    def _noted_pmap(self, pmap: Any, fun: Any, *args: Any, **kwargs: Any) -> Any:
+        self.mapped.append(getattr(inspect.unwrap(fun), "__name__", "a function"))
+        return pmap(fun, *args, **kwargs)
 
     def _is_tracing(self, args: Any, kwargs: Any) -> bool:
         """Whether a function is only traced, as inside jax.eval_shape or jax.grad."""
@@ -204,6 +211,9 @@ class StepFinder:
     def _at_exit(self) -> None:
         """The program ended without a step: the function with the most FLOP is it."""
         if self.is_over or os.getpid() != self.process:
+            return
+        if self.mapped and not self.named:
+            self.finish("failed", MAPPED, name=self.mapped[-1])
             return
         if self.largest is None:
             self.finish("ended", "")

@@ -124,6 +124,11 @@ def placed(arguments: tuple[tuple[Any, ...], dict[str, Any]], mesh: Any, batch: 
     which = "the last argument" if chosen == with_arrays[-1:] else "arguments " + ", ".join(map(str, chosen))
     rest = f"{shard} divides the largest dimension of each other array" if shard else "the rest is replicated"
     assumed = [f"no argument has a sharding: {first} is taken to divide the leading dimension of {which}, and {rest}"]
+    leading = _leading([args[place] for place in chosen])
+    alike = [place for place in with_arrays if place not in chosen and len(leading) == 1 and _leading(args[place]) == leading]
+    if alike:
+        places = ",".join(map(str, sorted([*chosen, *alike])))
+        assumed.append(f"argument {', '.join(map(str, alike))} has the same leading dimension; to divide it too: --batch-args {places}")
     if undivided:
         assumed.append(f"{', '.join(dict.fromkeys(undivided))}: {first}={mesh.shape[first]} does not divide it, so it is replicated")
     return Arguments(placed_args, tree.map(weights, kwargs), tuple(assumed))
@@ -251,6 +256,11 @@ def _moved(leaf: Any, mesh: Any) -> Any:
 
 def _sizes(leaf: Any) -> tuple[int, ...] | None:
     return tuple(leaf.shape) if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else None
+
+
+def _leading(arguments: Any) -> set[int]:
+    """The leading dimensions of all arrays; 0 is that of a scalar."""
+    return {(sizes or (0,))[0] for leaf in _module("jax").tree.leaves(arguments) if (sizes := _sizes(leaf)) is not None}
 
 
 def _is_dividable(leaf: Any, parts: int) -> bool:
