@@ -3,6 +3,7 @@
 import argparse
 import gzip
 import json
+import pickle
 import platform
 import sys
 from contextlib import nullcontext
@@ -23,15 +24,17 @@ from roofline.analysis.memory import out_of_memory
 from roofline.cli import compare, main
 from roofline.cli.analyze import parser
 from roofline.cli.forms import make_it_fit
-from roofline.cli.forms.slice_variants import Variant, _described, rank, variant_rows, variants_text
+from roofline.cli.forms.slice_variants import Variant, _described, rank, variant_rows, variants, variants_text
 from roofline.cli.options.slice_options import chips_and_meshes, function_job
 from roofline.errors import UsageError
+from roofline.hlo.price.collectives import network_of
 from roofline.jax.tpu import _refused_kernel, changes, compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
 from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed, replicated
 from roofline.jax.tpu.slices import slice_named
 from roofline.render.tables import Paper
 from roofline.report import VariantInfo
+from roofline.sources import cluster, programs
 from roofline.workload import PeakMemory, Recording, Workload
 
 # A name, both names of the slice, its devices for JAX, and its topology for the compiler. v4 and v5p have two TensorCores a chip, which are
@@ -249,7 +252,7 @@ def test_a_program_that_does_not_fit_is_an_answer(
     assert memory["peak_bytes"] > 2 * 4 * 32768**2 * 4
     assert memory["largest"][0]["bytes"] == 4 * 32768**2 * 4
     assert report["findings"][0]["kind"] == "out-of-memory"
-    capsys.readouterr()
+    assert "to try what makes it fit: --make-it-fit" in capsys.readouterr().err
 
 
 def test_several_slices_and_meshes_are_named_in_lists() -> None:
@@ -323,6 +326,29 @@ def test_variants_are_ranked_by_the_chip_seconds_of_a_step() -> None:
     assert [row["mesh"] for row in rows] == ["fsdp=4", "data=4", "data=2", "data=8"]
     assert rows[1]["tokens_per_chip_hour"] == pytest.approx(1024 / gathers.predicted.time_s / 4 * 3600)
     assert rows[0]["tokens_per_chip_hour"] is None
+
+
+def test_several_slices_are_compiled_on_a_cluster_each_by_one_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = Path(__file__).parent / "data" / "tpu"
+    called = []
+
+    def call(address: str, function: Any, job: Job, **how: Any) -> tuple[Recording, bool]:
+        called.append((address, function, job.function, job.slice.title))
+        pickle.dumps((function, job, how))  # as it is sent
+        return programs.read(data / "layer_gradient_v5e_2x2.hlo.gz", job.slice.machine, network=network_of), False
+
+    monkeypatch.setattr(cluster, "call_on_cluster", call)
+    monkeypatch.chdir(tmp_path)
+    args = parser().parse_args(["train.py:plan", "--chip", "v5e:2x2,v6e:2x2", "--cluster", "tcp://here:8786", "--resume"])
+    found = variants(args)
+    assert sorted(called, key=lambda one: one[3]) == [
+        ("tcp://here:8786", roofline.jax.tpu.record_job, f"{tmp_path}/train.py:plan", slice_named(chip).title)
+        for chip in ("v5e:2x2", "v6e:2x2")
+    ]
+    assert [(variant.info.chip, variant.recording and variant.recording.files) for variant in found] == [
+        ("tpu-v6e:2x2", ("train.py:plan",)),
+        ("tpu-v5e:2x2", ("train.py:plan",)),
+    ]
 
 
 def test_a_function_for_several_slices_is_compared_as_one_version_each(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
-"""Reads the files of a run on the workers of a Dask cluster."""
+"""Reads the files of a run, and calls functions of this package, on the workers of a Dask cluster."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import MissingExtra, SourceError, UsageError
@@ -52,6 +52,16 @@ def read_on_cluster(files: Sequence[str], how: Reading, progress: Progress | Non
         for begin in range(0, len(left), workers):
             read(left[begin : begin + workers], send=True)
     return [parts[number] for number in range(len(files))]
+
+
+def call_on_cluster(address: str, function: Callable[..., Any], *arguments: Any, **more: Any) -> Any:
+    """What a function of this package returns on a worker; its errors are raised here."""
+    with _client(address) as client:
+        _count_workers(client, address, fingerprint())
+        try:
+            return result_of(client.submit(answer_of, function, *arguments, **more, pure=False).result())
+        except _dask().KilledWorker:
+            raise SourceError(f"the worker of {address} died, probably out of memory; give it more memory") from None
 
 
 def _sent(client: Any, file: str, send: bool) -> Any:

@@ -6,6 +6,7 @@ goes on where it stopped.
 
 import argparse
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,14 @@ from msgspec.structs import asdict
 
 from ...analysis import analyze
 from ...errors import RooflineError
+from ...jax.tpu.compiling import free_bytes
 from ...op_parts import exposed_s
 from ...placement import IDEAL
 from ...render.export import Row
 from ...render.tables import Paper, table
 from ...report import Report, VariantInfo
-from ...units import approximate, percent, rounded, show
+from ...sources.cores import cores
+from ...units import approximate, parse, percent, rounded, show
 from ...workload import Recording
 from ..options import chosen_corrections, chosen_price, chosen_throughput
 from ..options.slice_options import each_slice, function_job, record
@@ -28,6 +31,7 @@ from ..output import emit
 if TYPE_CHECKING:
     from ...jax.tpu.compiling import Job
 
+MOST_BYTES = parse("4 GiB", "B")  # of a compilation: training steps of up to 70B take 1.6 GB
 SLICES = ("slice", "mesh", "step", "interval", "exposed", "peak memory", "per chip-hour", "chip-seconds")
 CHANGES = ("change", "step", "interval", "exposed", "peak memory", "per chip-hour", "chip-seconds")
 
@@ -42,11 +46,18 @@ class Variant(Struct, frozen=True, kw_only=True):
 
 def variants(args: argparse.Namespace) -> list[Variant]:
     """The function of these arguments on each slice with each mesh, the best first."""
-    made = []
-    for own in each_slice(args):
-        named = VariantInfo(chip=own.chip, mesh=",".join(own.mesh or ()))
-        made.append(variant(args, partial(function_job, own, args.path[0]), named))
-    return sorted(made, key=lambda variant: rank(variant.info))
+    each = list(each_slice(args))
+
+    def of_slice(own: argparse.Namespace) -> Variant:
+        return variant(args, partial(function_job, own, args.path[0]), VariantInfo(chip=own.chip, mesh=",".join(own.mesh or ())))
+
+    with ThreadPoolExecutor(len(each) if getattr(args, "cluster", None) else at_once()) as threads:
+        return sorted(threads.map(of_slice, each), key=lambda variant: rank(variant.info))
+
+
+def at_once() -> int:
+    """How many programs are compiled at the same time: two where memory and cores allow it, as one keeps two cores busy at times."""
+    return 2 if cores() > 2 and free_bytes() > 2 * MOST_BYTES else 1
 
 
 def variant(args: argparse.Namespace, job_of: "Callable[[], Job]", named: VariantInfo) -> Variant:

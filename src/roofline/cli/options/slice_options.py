@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -49,6 +49,7 @@ def compilation_options(parser: argparse.ArgumentParser, values: Sequence[Value]
 
 
 MAKE_IT_FIT = "make-it-fit"
+TRY_CHANGES = f"to try what makes it fit: --{MAKE_IT_FIT}"
 
 COMPILATION = (
     Value(
@@ -154,16 +155,26 @@ def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
     from ...jax.tpu import record_job
     from ...jax.tpu.compiling import Bounds, program_cache
 
+    how: dict[str, Any] = {
+        "bounds": Bounds(Bounds().seconds if args.time is None else args.time, args.memory),
+        "cache": None if getattr(args, "cache", None) == NO_CACHE else program_cache(),
+        "link": getattr(args, "link", None),
+        "trips": chosen_trips(args) if "trips" in args else None,
+        "saved": Path(args.save).absolute() if getattr(args, "save", None) else None,
+    }
+    if cluster := getattr(args, "cluster", None):
+        from ...sources.cluster import call_on_cluster
+
+        recording, is_refused = call_on_cluster(cluster, record_job, replace(job, function=_absolute(job.function)), **how)
+        return replace(recording, files=(job.function,)), is_refused
     with progress(f"compiling {job.function} for {job.slice.title}"):
-        return record_job(
-            job,
-            bounds=Bounds(Bounds().seconds if args.time is None else args.time, args.memory),
-            cache=None if getattr(args, "cache", None) == NO_CACHE else program_cache(),
-            fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())),
-            link=getattr(args, "link", None),
-            trips=chosen_trips(args) if "trips" in args else None,
-            saved=Path(args.save) if getattr(args, "save", None) else None,
-        )
+        return record_job(job, fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())), **how)
+
+
+def _absolute(function: str) -> str:
+    """The name of a function by the whole path of its file, if it is in one."""
+    where, colon, name = function.rpartition(":")
+    return f"{os.path.abspath(where)}{colon}{name}" if where.endswith(".py") else function
 
 
 def _memory(peak: PeakMemory, capacity: float | None) -> str:

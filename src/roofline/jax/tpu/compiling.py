@@ -277,7 +277,7 @@ def cpu_devices(devices: int, *, keep: bool = False) -> str:
 
 def _watch(process: "subprocess.Popen[bytes]", folder: Path, bounds: Bounds, fits: Callable[[PeakMemory], None] | None) -> None:
     """Waits for a process, and ends it at its limits; tells the memory that the program needs as soon as the compiler wrote it."""
-    began, most = time.monotonic(), bounds.bytes if bounds.bytes is not None else 0.9 * _free_bytes()
+    began, most = time.monotonic(), bounds.bytes if bounds.bytes is not None else 0.9 * free_bytes()
     sizes: dict[str, int] = {}
     while process.poll() is None:
         with suppress(subprocess.TimeoutExpired):
@@ -342,7 +342,7 @@ def _store(files: Path, entry: Path) -> None:
                 shutil.rmtree(path, ignore_errors=True)
 
 
-def _free_bytes() -> float:
+def free_bytes() -> float:
     """The memory that is free here; as much as one likes where the system does not say."""
     with suppress(OSError, ValueError, IndexError):
         lines = Path("/proc/meminfo").read_text().splitlines()
