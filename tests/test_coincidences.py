@@ -129,6 +129,20 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
     ),
 }
 
+# Of which a part is used, and which need all that they read.
+PARTS: dict[str, tuple[Callable[..., Any], ...]] = {
+    "a column of a softmax": (lambda t, x: t.softmax(x, -1)[:, :8] * 2, of(8192, 4096)),
+    "features of a layer norm": (lambda t, x: t.nn.functional.layer_norm(x, (4096,))[:, :8] * 2, of(8192, 4096)),
+    "the end of a running sum": (lambda t, x: t.cumsum(x, 1)[:, -8:] * 2, of(8192, 4096, dtype=FP32)),
+    "rows of an inverse": (lambda t, x: t.linalg.inv(x)[:, :8] * 2, of(16, 256, 256, dtype=FP32)),
+    "unknowns of a system": (lambda t, x, b: t.linalg.solve(x, b)[:, :8] * 2, of(16, 512, 512, dtype=FP32), of(16, 512, 4, dtype=FP32)),
+    "rows scaled by the norm of all": (
+        lambda t, x, y: (x * t.clamp(1 / t.sqrt((x * x).sum() + (y * y).sum()), max=1))[:8] * 1,
+        *[of(4096, 4096, dtype=FP32)] * 2,
+    ),
+    "singular vectors": (lambda t, x: t.linalg.svd(x)[0][..., :8] * 2, of(16, 256, 256, dtype=FP32)),
+}
+
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
@@ -142,3 +156,16 @@ def test_nothing_is_found_where_sizes_coincide(name: str) -> None:
     for compiles in (False, True):
         report = roofline.torch.analyze(lambda *given: function(torch, *given), chip="h200", compile=compiles)(*arguments)
         assert [(finding.kind, finding.message) for finding in report.findings if finding.saving_s] == []
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+@every("name", PARTS)
+def test_a_part_is_not_computed_alone_where_it_needs_all(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    import roofline.torch
+
+    function, *tensors = PARTS[name]
+    arguments = [torch.empty(shape, dtype=getattr(torch, number), device="meta") for shape, number in tensors]
+    report = roofline.torch.analyze(lambda *given: function(torch, *given), chip="h200", compile=True)(*arguments)
+    assert "unused-results" not in [finding.kind for finding in report.findings]

@@ -1,5 +1,7 @@
 """Which elements of each array are needed, followed from the results of a program and the uses of arrays back to their makers."""
 
+from collections.abc import Mapping
+
 from ..graph import Graph, Node
 from ..index_sets import NOTHING, WHOLE, Region, joined
 from ..operators import Operator
@@ -14,7 +16,7 @@ def needed_elements(graph: Graph) -> dict[int, Region]:
     for node in reversed(graph.nodes):
         if node.operator == Operator.LOOP and node.gives in loops:
             regions |= dict.fromkeys(loops[node.gives].handed_on, WHOLE)
-        for operand, part in zip(node.takes, operand_needs(graph, node, _wanted(graph, node, regions)), strict=True):
+        for operand, part in zip(node.takes, operand_needs(graph, node, needed_results(graph, node, regions)), strict=True):
             if part.whole or (part.loose and _is_outside(graph, operand, node)):
                 regions[operand] = WHOLE
             elif part and (same := (operand, part, node.takes[1:] or node.gives)) not in seen:  # two slices at the same positions
@@ -29,7 +31,7 @@ def _is_outside(graph: Graph, operand: int, node: Node) -> bool:
     return region is not None and graph.region_of.get(operand) is not region
 
 
-def _wanted(graph: Graph, node: Node, regions: dict[int, Region]) -> Region:
+def needed_results(graph: Graph, node: Node, regions: Mapping[int, Region]) -> Region:
     """The needed elements of the results of a node, which have the same axes but for those that nothing takes, such as a workspace."""
     region, is_taken = NOTHING, False
     for array in node.gives:

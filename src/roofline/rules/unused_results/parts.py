@@ -7,7 +7,7 @@ from msgspec import Struct
 from ...cost import NOTHING as FREE
 from ...cost import Cost
 from ...graph import NO_KERNEL, Factor, Graph, Node, Operator, Phase, Rows
-from ...graph.facts.needed import needed_elements
+from ...graph.facts.needed import needed_elements, needed_results
 from ...graph.facts.operand_needs import operand_needs
 from ...graph.index_sets import NOTHING, WHOLE, Region, count
 from ...resource import HBM
@@ -16,20 +16,7 @@ from ...workload import Avoidable
 KIND, CLASS = "unused-results", "unused"
 MOST_USED = 0.75  # of a result: above that nothing is reported
 # Need their whole operand, however little of the result is used.
-_UNDIVIDED = frozenset(
-    (
-        Operator.SORT,
-        Operator.TOP_K,
-        Operator.FOURIER,
-        Operator.FACTOR,
-        Operator.ATTENTION,
-        Operator.CONVOLUTION,
-        Operator.CONVOLUTION_GRADIENT,
-        Operator.SCATTER,
-        Operator.SCATTER_ADD,
-        Operator.OTHER,
-    )
-)
+_UNDIVIDED = (Operator.SORT, Operator.FOURIER, Operator.CONVOLUTION, Operator.CONVOLUTION_GRADIENT, Operator.OTHER)
 
 
 class Share(Struct, frozen=True):
@@ -87,21 +74,27 @@ def _shares(graph: Graph) -> dict[int, Share]:
         results = [(graph.arrays[array], regions.get(array, NOTHING)) for array in graph.written(kernel)]
         elements = sum(array.elements for array, _ in results)
         used = sum(count(region, array.shape) for array, region in results)
-        share = max(used / elements, _computed(graph, nodes, regions) if len(results) > 1 else 0.0) if elements else 1.0
+        if not elements or used >= MOST_USED * elements:
+            continue
+        share = max(used / elements, _computed(graph, nodes, regions, max(array.elements for array, _ in results)))
         if share < MOST_USED:
             shares[kernel] = Share(share, _read_anyway(graph, nodes, regions))
     return shares
 
 
-def _computed(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region]) -> float:
-    """The largest share that is needed of the result of a product of a kernel with several results; 0 without products.
+def _computed(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region], largest: int) -> float:
+    """The largest share that is needed of the result of a product of a kernel, and of an array of at least as many elements as its largest
+    result that others of its nodes read: a column of a softmax needs all columns.
 
     A result that is used in part may be another form of one that is used whole: the logits of a loss over words, in fp32 for those of the
     targets and in bf16 for the sum over all words.
     """
-    products = [node.gives[0] for node in nodes if node.operator == Operator.DOT]
-    shares = [count(regions.get(array, NOTHING), graph.arrays[array].shape) / max(graph.arrays[array].elements, 1) for array in products]
-    return max(shares, default=0.0)
+    needed = [(node.gives[0], regions.get(node.gives[0], NOTHING)) for node in nodes if node.operator == Operator.DOT]
+    for node in nodes:
+        if node.operator not in (Operator.DOT, Operator.COLLECTIVE):
+            needed += zip(node.takes, operand_needs(graph, node, needed_results(graph, node, regions)), strict=True)
+    sizes = [(count(region, graph.arrays[array].shape), graph.arrays[array].elements) for array, region in needed]
+    return max((part / whole for part, whole in sizes if whole >= largest), default=0.0)
 
 
 def _leaves_parts_out(graph: Graph, nodes: Sequence[Node], regions: Mapping[int, Region]) -> bool:
