@@ -1,6 +1,5 @@
 """The cache answers for exactly what was read: never for a changed file, option or version, and never from a damaged entry."""
 
-import gzip
 import json
 import os
 import pickle
@@ -23,12 +22,11 @@ from roofline.errors import SourceError, UsageError
 from roofline.hlo.price.calls import forget_call
 from roofline.machines import load
 from roofline.sources import cache as caching
-from roofline.sources.cache import SUFFIX, Cache, cache_folder, key_of, pack, unpack
+from roofline.sources.cache import SUFFIX, Cache, pack, unpack
 from roofline.sources.parts import DevicePart, Instance, Launched, Part, Share, Subject, Tally
 from roofline.sources.reading import Reading, read_file
 from roofline.sources.xspace import recording
 from roofline.sources.xspace.recording import read_part
-from roofline.workload import Avoidable, Saves, Usual
 
 DATA = Path(__file__).parent / "data"
 CAPTURES = sorted([*(DATA / "h200").glob("*.xplane.pb*"), *(DATA / "cpu").glob("*.xplane.pb*")])
@@ -87,12 +85,6 @@ def test_other_options_are_read_anew(profile: str, kept: Cache, readings: list[s
         assert len(readings) == count
 
 
-def test_another_name_is_read_anew_because_a_part_tells_it(profile: str, kept: Cache, tmp_path: Path) -> None:
-    read_file(profile, Reading(module=MODULE, cache=kept))
-    again = str(shutil.copy(profile, tmp_path / "other.xplane.pb"))
-    assert read_file(again, Reading(module=MODULE, cache=kept)).file == again
-
-
 def test_another_version_of_the_code_is_read_anew(profile: str, kept: Cache, readings: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     read_file(profile, Reading(module=MODULE, cache=kept))
     monkeypatch.setattr(caching, "fingerprint", lambda: "another")
@@ -126,24 +118,6 @@ def test_prices_that_a_user_registered_are_never_kept(profile: str, kept: Cache)
     assert kept.entries() == []
 
 
-def test_a_large_plain_file_is_read_sooner_than_looked_up(profile: str, tmp_path: Path) -> None:
-    size = Path(profile).stat().st_size
-    packed = tmp_path / "packed.xplane.pb.gz"
-    packed.write_bytes(gzip.compress(Path(profile).read_bytes()))
-    for name, largest, file, entries in (
-        ("a", size - 1, profile, 0),
-        ("b", size, profile, 1),
-        ("c", 1, str(packed), 1),
-        ("d", None, profile, 1),
-    ):
-        kept = Cache(tmp_path / name, largest_bytes=largest)
-        read_file(file, Reading(module=MODULE, cache=kept))
-        assert len(kept.entries()) == entries
-    sent = Cache(tmp_path / "sent", largest_bytes=size - 1)
-    read_file(profile, Reading(module=MODULE, cache=sent), data=Path(profile).read_bytes())
-    assert sent.entries() == []
-
-
 def test_an_error_is_never_kept(kept: Cache, tmp_path: Path) -> None:
     for name in ("broken.xplane.pb", "broken.xplane.pb.gz"):
         broken = tmp_path / name
@@ -166,15 +140,6 @@ def test_a_damaged_entry_is_no_entry(at: float, flip: int, tmp_path_factory: pyt
     assert kept.get(KEY) in (None, part())  # a flag of the compression says nothing about the content
     path.write_bytes(data[: int(at * size)])
     assert kept.get(KEY) is None
-
-
-def test_a_damaged_entry_is_written_again(profile: str, kept: Cache, readings: list[str]) -> None:
-    read_file(profile, Reading(module=MODULE, cache=kept))
-    ((path, _, _),) = kept.entries()
-    path.write_bytes(path.read_bytes()[:-1])
-    for _ in range(2):
-        assert read_file(profile, Reading(module=MODULE, cache=kept)) == read_part(profile)
-    assert len(readings) == 2  # once at first, once for the damage
 
 
 def test_many_processes_share_a_folder(profile: str, kept: Cache) -> None:
@@ -216,42 +181,6 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(prof
     assert (silent.entries(), silent.clear()) == ([], 0)
     with pytest.raises(UsageError, match=r"inside: cannot write the cache: Not a directory; use another folder, or --read cache=no"):
         Cache.at(blocked / "inside")
-
-
-def test_a_folder_is_not_tried_out_with_a_file_that_a_kill_would_leave(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(UsageError, match="cannot write the cache: the folder is not writable; use another folder, or --read cache=no"):
-        Cache.at(tmp_path)
-
-
-def test_the_folder_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ROOFLINE_CACHE", str(tmp_path))
-    assert cache_folder() == tmp_path
-    monkeypatch.delenv("ROOFLINE_CACHE")
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert cache_folder() == tmp_path / "xdg" / "roofline"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cache_folder() == Path.home() / ".cache" / "roofline"
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert cache_folder() == Path.home() / "Library" / "Caches" / "roofline"
-
-
-def test_options_next_to_each_other_are_not_run_together() -> None:
-    assert len({key_of(b"x", "a", "b"), key_of(b"x", "ab", ""), key_of(b"x", "a", "b", None), key_of(b"y", "a", "b")}) == 4
-
-
-def test_one_local_file_is_not_kept_unless_asked(profile: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "asked"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ROOFLINE_CACHE", str(tmp_path / "usual"))
-        assert main(["analyze", profile]) == 0
-        assert not (tmp_path / "usual").exists()
-        assert main(["analyze", profile, "--read", f"cache={folder}"]) == 0
-    assert len(list(folder.rglob(f"*{SUFFIX}"))) == 1
-    plain = capsys.readouterr().out
-    half = len(plain) // 2
-    assert plain[:half] == plain[half:]
 
 
 def test_the_command_shows_and_clears(profile: str, kept: Cache, capsys: pytest.CaptureFixture[str]) -> None:
@@ -314,28 +243,3 @@ def test_nothing_in_an_entry_runs_code(kept: Cache, tmp_path: Path) -> None:
     for value in (None, 1, [], Cost(), KEY):
         path.write_bytes(zlib.compress(pickle.dumps(value)))
         assert kept.get(KEY) is None
-
-
-def test_nothing_but_entries_is_ever_removed(kept: Cache) -> None:
-    # A user's folder may hold anything: files that happen to be called alike, links, and folders, beside the cache and inside its own.
-    kept.put(KEY, part())
-    precious = kept.folder / "download.part"
-    others = [precious, kept.folder / "a.unfinished", kept.inner / "b.part", kept.inner / "notes.txt"]
-    for other in others:
-        other.write_text("mine")
-    (kept.inner / f"{'3' * 64}{SUFFIX}").symlink_to(precious)
-    (kept.inner / f"{'4' * 64}{SUFFIX}").mkdir()
-    assert kept.clear() == 1
-    full = Cache(kept.folder, most_bytes=0)
-    full.put(KEY, part())  # which is too much, and goes at once
-    assert full.entries() == []
-    assert [other.read_text() for other in others] == ["mine"] * len(others)
-    assert len(list(kept.inner.iterdir())) == 4
-
-
-def test_how_avoidable_work_saves_time_survives_the_cache() -> None:
-    reason = Avoidable(kind="low-batch", instead=Cost.of({"hbm": 1}), saves=Saves.SHARED_LOOP, usual=Usual.YES, extra=True)
-    device = DevicePart(
-        plane="p", ordinal=0, name="n", rates={}, wall_ps=1, busy_ps=1, rows={Subject(name="a", avoidable=(reason,)): Tally()}, steps={}
-    )
-    assert unpack(pack(part(devices=(device,)))).devices == (device,)

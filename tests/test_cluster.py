@@ -1,6 +1,5 @@
 """The files of a run read on a Dask cluster: the same bytes, and what goes wrong there is one line here."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from roofline.analysis import analyze
 from roofline.cli import main
-from roofline.errors import MissingExtra, SourceError, UsageError
+from roofline.errors import SourceError, UsageError
 from roofline.machines import load
 from roofline.render.export import to_json
 from roofline.sources import cluster, read
@@ -76,21 +75,6 @@ def test_what_workers_cannot_read_is_raised_here(dask_cluster: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_workers_of_another_version_are_refused(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here = cluster.fingerprint()
-    monkeypatch.setattr(cluster, "_count_workers", lambda client, address, code: 2)
-    # As seen by a worker that joined after the others were asked.
-    monkeypatch.setattr(cluster, "fingerprint", lambda: "another")
-    with pytest.raises(UsageError, match="joined late runs a different version of roofline"):
-        read([run_folder], cluster=dask_cluster)
-    monkeypatch.undo()
-    with cluster._client(dask_cluster) as client:
-        assert cluster._count_workers(client, dask_cluster, here) == 2
-        with pytest.raises(UsageError, match=r"the worker tcp://.* runs a different version of roofline"):
-            cluster._count_workers(client, dask_cluster, "another")
-
-
-@pytest.mark.slow
 def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         import os
@@ -116,9 +100,3 @@ def test_a_cluster_that_does_not_answer_or_has_no_workers_is_one_line(run_folder
         pytest.raises(UsageError, match="the cluster has no workers; start some with: dask worker"),
     ):
         read([run_folder], cluster=idle.scheduler_address)
-
-
-def test_a_cluster_without_dask_says_what_to_install(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(MissingExtra, match=r"roofline\[cluster\]"):
-        read([run_folder], cluster="tcp://127.0.0.1:1")

@@ -10,11 +10,7 @@ from pathlib import Path
 import pytest
 
 from every import every
-from roofline.cli import main
-from roofline.cli.commands import COMMANDS
 from roofline.cli.forms.completion import SHELLS, completions
-from roofline.formulas import all_formulas
-from roofline.machines import names
 
 
 @every(
@@ -52,18 +48,6 @@ def test_a_word_is_completed(words: str, found: list[str]) -> None:
     assert completions(words.split(" ")) == found
 
 
-def test_nothing_typed_gives_everything() -> None:
-    assert completions([""]) == list(COMMANDS)
-    assert completions(["op", ""]) == [*(formula.name for formula in all_formulas()), "chain"]
-    assert completions(["chips", ""]) == list(names())
-
-
-@every("command", COMMANDS)
-def test_every_command_completes_its_options(command: str) -> None:
-    subject = {"op": ["matmul"], "plot": ["anatomy"]}.get(command, [])
-    assert "--help" in completions([command, *subject, "--"])
-
-
 @pytest.fixture
 def shell(tmp_path: Path) -> dict[str, str]:
     """The environment of a shell that finds this roofline."""
@@ -98,10 +82,6 @@ def test_bash_completes(line: list[str], found: list[str], shell: dict[str, str]
     assert run_in("bash", script, shell) == found
 
 
-def test_bash_offers_files_where_nothing_else_fits(shell: dict[str, str]) -> None:
-    assert run_in("bash", f"{SHELLS['bash']}\ncomplete -p roofline", shell) == ["complete -o default -F _roofline roofline"]
-
-
 def test_zsh_completes(shell: dict[str, str]) -> None:
     # compadd works inside the line editor alone; what it would be given is shown instead.
     shown = "compdef() { :; }\ncompadd() { print -l $found; }\n_files() { print files; }\n"
@@ -114,14 +94,6 @@ def test_fish_completes(shell: dict[str, str]) -> None:
     for line, found in (("analyze --by s", ["scope", "step"]), ("anal", ["analyze"]), ("hlo roof", ["roofline"])):
         script = f"{SHELLS['fish']}\ncd $HOME\ncomplete -C 'roofline {line}'"
         assert [word.split("\t")[0] for word in run_in("fish", script, shell)] == found
-
-
-def test_the_command_prints_a_script_or_answers_it(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--completion", "zsh"]) == 0
-    assert capsys.readouterr().out == SHELLS["zsh"]
-    assert main(["--completion", "zsh", "chips", "--co"]) == 0
-    assert capsys.readouterr().out == "--compare\n"
-    assert main(["--completion", "csh"]) == 2
 
 
 def test_plans_complete_models_and_chips() -> None:

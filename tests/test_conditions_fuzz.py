@@ -1,11 +1,7 @@
 """Conditions, limits, budgets and baselines that nobody meant: an answer or one line."""
 
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +14,6 @@ from roofline.errors import RooflineError
 from roofline.quantities import REPORT
 from roofline.render.budgets import check_text
 from roofline.report import Report
-from roofline.sources.baseline_json import read_baseline
-from roofline.sources.budget_toml import read_budget
-from roofline.workload import PeakMemory
 from test_checking import program, run
 
 EXAMPLES = 80
@@ -127,38 +120,4 @@ def test_limits(text: str, time: str) -> None:
     one_line(lambda: check_change([program()], [program(), program()], read_conditions(text, time)))
 
 
-@given(
-    st.one_of(
-        st.binary(max_size=60),
-        st.builds("require = {!r}\nbaseline = {!r}".format, st.lists(TEXTS, max_size=2), st.text(max_size=5)).map(str.encode),
-    )
-)
-def test_budget_files(data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        (file := Path(folder, "budgets.toml")).write_bytes(data)
-        one_line(lambda: read_budget(file))
-
-
 VALUES = st.one_of(st.none(), st.integers(), st.floats(), st.text(max_size=4), st.lists(st.integers(), max_size=2), st.just({}))
-
-
-@st.composite
-def baselines(draw: st.DrawFn) -> bytes:
-    """A baseline in which one value, however deep, is another."""
-    whole = msgspec.to_builtins(rl.baseline(program(memory=PeakMemory(peak_bytes=9, method="x"))))
-    node: Any = whole
-    while True:
-        key = draw(st.sampled_from(list(node) if isinstance(node, dict) else range(len(node))))
-        if not isinstance(node[key], dict | list) or not node[key] or draw(st.booleans()):
-            break
-        node = node[key]
-    node[key] = draw(VALUES)
-    return rl.to_json(whole)
-
-
-@given(st.one_of(st.binary(max_size=60), baselines()))
-def test_baseline_files(data: bytes) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        (file := Path(folder, "baseline.json")).write_bytes(data)
-        for text in ("flops <= 0.9x baseline", "hbm of layer*/attn < 3 B", "launches == baseline", "intensity != baseline + 3%"):
-            one_line(lambda text=text: rl.check(program(), text, baseline=read_baseline(file)))

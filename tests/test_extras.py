@@ -1,6 +1,5 @@
 """What `pip install roofline` leaves out is asked for in one line that names the extra."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -48,22 +47,9 @@ def test_a_missing_library_is_one_line_that_names_its_extra(library: str, tmp_pa
     assert run.returncode == 1
 
 
-def test_reading_parquet_names_its_extra(tmp_path: Path) -> None:
-    (tmp_path / "ops.parquet").write_bytes(b"PAR1")
-    (tmp_path / "pyarrow.py").write_text("raise ModuleNotFoundError")  # for the process that reads it, too
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    words = [sys.executable, "-m", "roofline", "analyze", "ops.parquet"]
-    run = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert run.stderr == "roofline: pyarrow is not installed; run: pip install 'roofline[parquet]'\n"
-
-
 @every("library", [library for library, (extra, _) in NEEDED.items() if extra])
 def test_every_extra_that_is_named_brings_its_library(library: str) -> None:
     assert library in names(PROJECT["optional-dependencies"][NEEDED[library][0]])
-
-
-def test_a_plain_install_is_light() -> None:
-    assert names(PROJECT["dependencies"]) == {"matplotlib", "msgspec", "numpy"}
 
 
 def names(requirements: list[str]) -> set[str]:

@@ -41,29 +41,3 @@ def test_every_reader_has_inputs_that_are_read_as_they_are(tmp_path: Path) -> No
                 fuzz._read(reader, path, data, 1)
                 whole += 1
         assert whole, name
-
-
-def test_several_workers_read_every_number_once_and_go_on_where_they_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = """
-import json, os, sys, time
-_, folder, first, end = sys.argv
-for number in range(int(first), int(end)):
-    if number == 123: os._exit(9)
-    print(json.dumps(["odd" if number == 50 else "read", "why"]), flush=True)
-    time.sleep(0.001)
-"""
-    monkeypatch.setattr(fuzz_jobs, "RANGE", 30)
-    monkeypatch.setattr(fuzz_jobs, "LISTEN_S", 0.01)
-    path = tmp_path / "state.json"
-    for seconds in (1.5, 250):
-        state = fuzz_jobs.State(0, 200, path)
-        fuzz_jobs.run(state, [sys.executable, "-c", worker], str, 4, seconds)
-    assert (state.left, state.taken) == ([], [])
-    assert state.outcomes == {"read": 198, "odd": 1, "crash": 1}
-    assert [one[:3] for one in sorted(state.failures)] == [(50, "50", "odd"), (123, "123", "crash")]
-    assert fuzz_jobs.State(0, 200, path).failures == state.failures
-
-
-def test_an_input_is_made_from_its_number_alone() -> None:
-    assert [fuzz.made(number) for number in range(50)] == [fuzz.made(number) for number in range(50)]
-    assert {fuzz.made(number)[0] for number in range(1200)} == {*fuzz.READERS}

@@ -239,23 +239,6 @@ def test_standard_input_and_pipes_are_read_whole(tmp_path: Path) -> None:
     assert read(pipe).devices
 
 
-def test_a_device_is_no_input(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", "/dev/zero"]) == 1
-    assert capsys.readouterr().err == "roofline: /dev/zero: a device, not a file\n"
-    assert main(["analyze", "/dev/null"]) == 1
-    assert "the file is empty" in capsys.readouterr().err
-
-
-def test_a_profile_that_was_read_is_let_go_at_once() -> None:
-    # A run of many hosts would otherwise hold all their files.
-    set_limits(DEFAULT)
-    data = space([Plane("/device:GPU:0", [Line("ops", [Event("k", 0, 1)])])])
-    before = sys.getrefcount(data)
-    with open_bytes(data, "toy") as opened:
-        assert opened.planes[0].event_names
-    assert sys.getrefcount(data) == before
-
-
 def test_a_trace_whose_events_never_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_limits(DEFAULT)
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 2**12)

@@ -1,86 +1,23 @@
 """Options: a wrong value of any of them is one line and exit status 2; nothing a file holds reaches the terminal raw."""
 
-import argparse
 import csv
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import get_args
 
 import pytest
 
 import roofline as rl
-from command_options import settings
 from every import every
 from roofline.cli import main
-from roofline.cli.commands import module_of
-from roofline.cli.options.program_options import ALGORITHMS
-from roofline.cli.plot import FIGURES
 from roofline.errors import clean
 from roofline.formulas import lookup
-from roofline.formulas.collective import Algorithm
 
 SAMPLE = str(Path(rl.__file__).parent / "samples" / "gpt_training_h200.csv")
 HLO = str(Path(__file__).parent / "data" / "hlo" / "options.hlo")
-# What these options take is free: a name, a word, or a file, which is an error of status 1 where it cannot be read
-FREE = {"--name=", "--anonymize-key=", "--counters=", "--json=", "--csv=", "--parquet=", "--markdown=", "--record="}
-# A value that is wrong although it looks like the right kind; any other option gets NONSENSE
-WRONG = {
-    "--set=": "hmb=3 TB/s",
-    "--filter=": "bond=hbm",
-    "--use=": "hmb=1 GB",
-    "--output=": "figure.bmp",
-    "--read=cache=": SAMPLE,
-}
-NONSENSE = "nonsense"
 OUTPUTS = {"--json": "out.json", "--csv": "out.csv", "--parquet": "out.parquet", "--markdown": "out.md"}
 
 Capture = pytest.CaptureFixture[str]
-
-
-def commands() -> Iterator[tuple[list[str], argparse.ArgumentParser]]:
-    """Every command that takes options, with words that it accepts."""
-    plain = {
-        "analyze": ["analyze", SAMPLE],
-        "place": ["op", "--flops", "1e12"],
-        "fusion-report": ["analyze", "--fusion", HLO],
-        "compare": ["compare", SAMPLE, SAMPLE],
-        "chips": ["chips"],
-        "fuse": ["op", "chain", "gelu", "add", "--shape", "32x64"],
-        "jax-compare": ["validate", "jax"],
-        "torch-compare": ["validate", "torch"],
-    }
-    for name, words in plain.items():
-        yield words, module_of(name).parser()
-    for name in ("matmul", "all_gather", "attention"):
-        yield ["op", name, *map(str, lookup(name).example)], module_of("op").parser(lookup(name))
-    yield ["op", "matmul", "--free", "m", "--k", "64", "--n", "64"], module_of("cross").parser(lookup("matmul"))
-    figures = {
-        **{name: [] for name in FIGURES},
-        "chips": ["--chips", "v5e"],
-        "sizes": ["matmul", "--free", "m,k,n", "--chips", "v5e"],
-        "measurements": ["--point", "a,2,92%"],
-        "distance": ["--point", "a,2,92%"],
-        "times": ["--op", "matmul 8 8 8"],
-    }
-    for name, words in figures.items():
-        yield ["plot", name, *words, "-o", "unused.svg"], module_of("plot").parser(name, words)
-
-
-def wrong_words() -> Iterator[list[str]]:
-    for words, parser in commands():
-        for option, _ in settings(parser):
-            if option not in FREE:
-                yield [*words, f"{option}{WRONG.get(option, NONSENSE)}"]
-
-
-@every("words", list(wrong_words()))
-def test_a_wrong_value_of_an_option_is_one_line_and_status_2(capsys: Capture, words: list[str]) -> None:
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("roofline: ")
-    assert said.count("\n") == 1, said
 
 
 @every(("option", "name"), OUTPUTS.items())
@@ -126,10 +63,6 @@ def test_a_rate_that_the_machine_lacks_can_still_be_added(capsys: Capture) -> No
 def test_numbers_no_float_holds_and_sizes_that_are_missing_are_refused(capsys: Capture, words: list[str]) -> None:
     assert main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_every_algorithm_of_the_formulas_can_be_asked_for() -> None:
-    assert get_args(Algorithm) == ALGORITHMS
 
 
 @every("command", ["analyze", "analyze --fusion"])

@@ -24,14 +24,6 @@ OLD, NEW = b"old " * 1000, b"new " * 5000
 TABLE = "name,time,hbm,matrix/bf16\ncopy,14,100,5\n"
 
 
-def test_a_name_as_long_as_names_can_be_is_written_twice(tmp_path: Path) -> None:
-    target = tmp_path / ("模" * 83 + ".json")  # 254 bytes
-    for data in (OLD, NEW):
-        write_file(target, data)
-        assert target.read_bytes() == data
-    assert list(tmp_path.iterdir()) == [target]
-
-
 def write_with(option: str) -> Callable[[Path], object]:
     return lambda target: main(["analyze", "ops.csv", "--chip", "h100", option, str(target)])
 
@@ -126,8 +118,3 @@ def test_a_profile_in_the_folder_that_is_read_is_an_input_and_an_old_report_ther
     assert "also an input" in capsys.readouterr().err
     for _ in range(2):
         assert main(["analyze", "run", "--chip", "h100", "--csv", "run/answer.csv"]) == 0
-
-
-def test_two_outputs_are_two_files(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["analyze", "ops.csv", "--json", "x", "--csv", "./x"]) == 2
-    assert "both write" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 import gzip
 import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from threading import Event
 import pytest
 
 from roofline.cli import main
-from roofline.cli.progress import bar, progress
+from roofline.cli.progress import progress
 
 
 class Terminal(io.StringIO):
@@ -52,13 +51,6 @@ def test_long_work_shows_how_far_it_is_and_leaves_nothing() -> None:
     assert end == ""  # the cursor is where it was
 
 
-def test_work_that_never_tells_shows_how_long_it_lasts() -> None:
-    screen = Terminal(" s")
-    with progress("pricing program.hlo", screen, quiet_s=0):
-        assert screen.drawn.wait(60)
-    assert re.match(r"pricing program\.hlo  \d+ s *$", shown(screen)[1])
-
-
 def test_work_that_fails_leaves_nothing_either() -> None:
     screen = Terminal(" s")
 
@@ -95,18 +87,6 @@ def test_a_pipe_a_dumb_terminal_and_a_closed_one_show_nothing(monkeypatch: pytes
         tell(1, 2)
 
 
-def test_lines_fit_their_terminal() -> None:
-    name = "reading " + "/a/long/folder" * 20 + "/host.xplane.pb"
-    for width in (20, 40, 79, 200):
-        line = bar(name, 1, 3, 61.0, width)
-        assert len(line) <= width
-        assert "\n" not in line
-    assert bar(name, 1, 3, 61.0, 79).endswith("33%  1 min 1 s, 2 min 2 s left")
-    # More than all of it, and nothing of it, are not a reason to fall over.
-    assert "100%" in bar("x", 5, 3, 1.0, 79)
-    assert "left" not in bar("x", 0, 3, 1.0, 79)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
 def test_a_real_terminal_sees_the_bar_and_then_a_clean_line() -> None:
     import pty
@@ -133,13 +113,6 @@ def test_a_real_terminal_sees_the_bar_and_then_a_clean_line() -> None:
     assert any(line.startswith("reading host.pb  [") for line in lines)
     assert lines[-2].strip() == ""
     assert lines[-1] == "done"
-
-
-def test_a_command_on_a_pipe_says_nothing_of_it(tmp_path: Path) -> None:
-    profile = Path(__file__).parent / "data" / "h200" / "jax_fusion.xplane.pb"
-    words = [sys.executable, "-m", "roofline", "analyze", str(profile), "--json", str(tmp_path / "out.json")]
-    ran = subprocess.run(words, capture_output=True, check=True)
-    assert ran.stderr == b""
 
 
 @pytest.mark.parametrize("command", ["hlo", "fusion-report", "analyze", "several"])

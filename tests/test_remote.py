@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from msgspec.structs import replace
 import roofline
 from every import every
 from roofline.cli import main
-from roofline.errors import MissingExtra, SourceError
-from roofline.sources import remote
-from roofline.sources.remote import is_folder, is_private, is_remote, local_copy
+from roofline.errors import SourceError
 from roofline.sources.xspace.recording import merge, read_part
 
 fsspec = pytest.importorskip("fsspec")
@@ -87,14 +84,6 @@ def test_other_kinds_of_input_are_read_from_addresses_too(bucket: str, tmp_path:
     assert json.loads(capsys.readouterr().out)["speedup"] == 1.0
 
 
-def test_a_copy_is_there_for_as_long_as_it_is_needed(bucket: str) -> None:
-    told: list[tuple[int, int]] = []
-    with local_copy(f"{bucket}/logs/plugins/profile/monday/host0.xplane.pb", lambda done, total: told.append((done, total))) as copy:
-        assert (copy.name, copy.read_bytes()) == ("host0.xplane.pb", FUSION)
-    assert not copy.exists()
-    assert told[-1] == (len(FUSION), len(FUSION))
-
-
 def test_what_is_wrong_names_the_address(bucket: str, capsys: Capture) -> None:
     system = fsspec.filesystem("memory")
     system.pipe("/bucket/half.xplane.pb", FUSION[: len(FUSION) // 2])
@@ -133,12 +122,6 @@ def test_an_unknown_scheme_and_a_missing_package_are_told(capsys: Capture) -> No
     assert "nowhere://bucket/host.xplane.pb: cannot read: ValueError: Protocol not known: nowhere" in capsys.readouterr().err
 
 
-def test_without_fsspec_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "fsspec.core", None)
-    with pytest.raises(MissingExtra, match=r"fsspec is not installed; run: pip install 'roofline\[remote\]'"):
-        roofline.read("gs://bucket/ops.csv")
-
-
 def test_a_file_system_that_refuses_is_one_line() -> None:
     class Refusing(fsspec.AbstractFileSystem):  # type: ignore[misc]
         protocol = "refusing"
@@ -153,36 +136,3 @@ def test_a_file_system_that_refuses_is_one_line() -> None:
         "refusing://bucket/ops.csv: cannot read: RuntimeError: Anonymous caller does not have storage.objects.get access; "
         "check the URL and your credentials"
     )
-
-
-def test_a_library_that_a_remote_file_needs_is_named(bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def lacking(*_: object) -> None:
-        raise MissingExtra("pyarrow", "parquet")
-
-    monkeypatch.setattr("roofline.sources.find", lacking)
-    with pytest.raises(MissingExtra, match="pyarrow is not installed"):
-        roofline.read(f"{bucket}/ops.csv")
-
-
-def test_a_package_that_a_scheme_needs_is_named() -> None:
-    class Lacking(fsspec.AbstractFileSystem):  # type: ignore[misc]
-        protocol = "lacking"
-
-        def __init__(self, **_: object) -> None:
-            raise ImportError("Install lackfs to access Lack.")
-
-    fsspec.register_implementation("lacking", Lacking, clobber=True)
-    with pytest.raises(SourceError, match=r"lacking://b/x.csv: Install lackfs to access Lack; lacking:// needs that package"):
-        roofline.read("lacking://b/x.csv")
-
-
-def test_a_web_server_is_not_asked_for_folders(monkeypatch: pytest.MonkeyPatch) -> None:
-    # fsspec would download a file of gigabytes to look for links in it.
-    monkeypatch.setattr(remote, "_opened", lambda url: pytest.fail("nothing has to be opened"))
-    assert not is_folder("https://example.org/logs/huge")
-    assert not is_folder("gs://bucket/run/host.xplane.pb")
-
-
-def test_only_a_scheme_makes_an_address() -> None:
-    assert [is_remote(path) for path in ("gs://b/x", "run:1/x", "C:/x", Path("run"))] == [True, False, False, False]
-    assert [is_private(url) for url in ("memory://x", "simplecache::memory://x", "gs://memory/x", "memory")] == [True, True, False, False]

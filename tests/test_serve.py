@@ -8,11 +8,10 @@ import shutil
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import httpx
 import pytest
@@ -21,15 +20,13 @@ from every import every
 from live import DATA, PATIENCE_S, SCAN, bare, client, held_back, options, process, runs, until
 from roofline import serve
 from roofline.cli import main
-from roofline.cli.served_runs import compare_reports, read_run
+from roofline.cli.served_runs import read_run
 from roofline.errors import SourceError, UsageError
-from roofline.files.input_limits import DEFAULT, Limits
-from roofline.render.page import large_reports
+from roofline.files.input_limits import DEFAULT
 from roofline.serve import runs as listing
 from roofline.serve.guard import HEADERS
-from roofline.serve.jobs import Answer
 from roofline.serve.listen import bind
-from roofline.serve.runs import Run, RunFinder
+from roofline.serve.runs import RunFinder
 
 TABLE = "name,time,flops,bytes\nmatmul,2 ms,1 GFLOP,10 MB\n"
 FASTER = TABLE.replace("2 ms", "1 ms")
@@ -101,13 +98,6 @@ def test_a_dump_of_xla_is_one_entry(tmp_path: Path) -> None:
     assert (found.path, found.kind, len(found.files)) == (tmp_path, "program", 2)
 
 
-def test_folders_that_link_into_themselves_are_walked_once(tmp_path: Path) -> None:
-    table(tmp_path)
-    (tmp_path / "again").symlink_to(tmp_path)
-    (tmp_path / "itself").symlink_to(tmp_path / "itself")
-    assert [run.name for run in RunFinder([tmp_path]).find().runs] == ["ops.csv"]
-
-
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_pipes_are_skipped_in_a_folder_and_refused_by_name(tmp_path: Path) -> None:
     table(tmp_path)
@@ -172,23 +162,9 @@ def test_a_folder_that_cannot_be_read_is_a_note(tmp_path: Path, monkeypatch: pyt
     assert found.notes == (f"{tmp_path / 'private'}: cannot read: Permission denied",)
 
 
-def test_a_look_does_not_open_files_it_knows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table(tmp_path)
-    finder = RunFinder([tmp_path])
-    finder.find()
-    monkeypatch.setattr(listing, "_kind_by_content", lambda file: pytest.fail("opened again"))
-    assert len(finder.find().runs) == 1
-
-
 def test_a_path_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="gone: no such file or folder"):
         RunFinder([tmp_path / "gone"])
-
-
-def test_an_id_says_nothing_about_the_path(tmp_path: Path) -> None:
-    (found,) = RunFinder([table(tmp_path)]).find().runs
-    assert len(found.id) == 16
-    assert set(found.id) <= set("0123456789abcdef")
 
 
 # What is shown
@@ -276,32 +252,6 @@ def test_the_page_of_a_run_holds_the_bytes_of_its_json(tmp_path: Path) -> None:
         assert json.loads(held) == json.loads(report)
 
 
-def short_reports(memory: int | None, run: Run, *, progress: Callable[[int, int], None]) -> Answer:
-    """Runs in a worker: reads a run for pages of one op."""
-    large_reports.MOST_OPS = 1
-    return read_run(options(), DEFAULT, memory, run, progress=progress)
-
-
-def short_comparisons(*arguments: Any, progress: Callable[[int, int], None]) -> Answer:
-    large_reports.MOST_OPS = 1
-    return compare_reports(*arguments, progress=progress)
-
-
-def test_pages_of_very_many_ops_have_the_longest_and_their_json_has_all(tmp_path: Path) -> None:
-    more = "copy,1 ms,1 FLOP,1 kB\n"
-    before, after = table(tmp_path, "before.csv", TABLE + more), table(tmp_path, "after.csv", FASTER + more)
-    with client(before, after, read=short_reports, compare=short_comparisons) as server:
-        rows = runs(server)
-        where = f"/compare/{rows['before.csv']['id']}/{rows['after.csv']['id']}"
-        for address in (str(rows["before.csv"]["page"]), where):
-            whole = server.get(f"{address}.json").json()
-            page = server.get(address).text
-            kind, rows_of = ("comparison", "deltas") if address == where else ("report", "ops")
-            held = json.loads(page.split(f'id="{kind}">')[1].split("</script>")[0])
-            assert (len(whole[rows_of]), len(held[rows_of])) == (2, 1)
-            assert held[rows_of] == whole[rows_of][:1]
-
-
 def test_the_page_of_a_run_allows_its_own_nonce_and_nothing_inline(tmp_path: Path) -> None:
     with client(table(tmp_path)) as server:
         (row,) = runs(server).values()
@@ -369,18 +319,6 @@ def test_a_truncated_profile_shows_the_command_that_reads_the_rest(tmp_path: Pat
         assert "still being written" in shown
 
 
-def test_the_list_has_the_time_of_a_step_and_of_the_run(tmp_path: Path) -> None:
-    profile = tmp_path / "host.xplane.pb"
-    profile.write_bytes(gzip.decompress(SCAN.read_bytes()))
-    with client(profile) as server:
-        (row,) = runs(server).values()
-        report = server.get(str(row["json"])).json()
-        (after,) = runs(server).values()
-        step = next(point for point in report["points"] if point["scope"] == "average")
-        assert after["summary"]["step_s"] == step["time_s"] < after["summary"]["time_s"]  # type: ignore[index]
-        assert after["summary"]["step_efficiency"] == step["efficiency"]  # type: ignore[index]
-
-
 def test_a_file_that_went_away_is_gone_and_not_an_error_of_the_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = table(tmp_path)
     with client(tmp_path) as server:
@@ -398,13 +336,6 @@ def test_a_file_that_went_away_is_gone_and_not_an_error_of_the_server(tmp_path: 
         assert server.get(str(row["page"])).status_code == 404
 
 
-def test_a_run_that_appears_comes_onto_the_list(tmp_path: Path) -> None:
-    with client(tmp_path) as server:
-        assert runs(server) == {}
-        table(tmp_path)
-        until(lambda: "ops.csv" in runs(server), "on the list")
-
-
 def test_a_page_hears_that_its_run_has_changed(tmp_path: Path) -> None:
     path = table(tmp_path)
     with client(path) as server:
@@ -418,16 +349,6 @@ def test_a_page_hears_that_its_run_has_changed(tmp_path: Path) -> None:
         path.write_text(FASTER + FASTER.splitlines()[1] + "\n")
         assert "data: changed" in server.get(events).text
         assert server.get(str(row["json"])).json()["coverage"] is not None  # read again, not remembered
-
-
-def test_a_page_shows_how_far_the_reading_is(tmp_path: Path) -> None:
-    with client(table(tmp_path), read=held_back) as server:
-        (row,) = runs(server).values()
-        until(lambda: "reading… 43%" in server.get(str(row["page"])).text, "43%")
-        state = server.get(f"{row['page']}/state.json").json()
-        assert (state["state"], state["progress"]) == ("reading", 0.43)
-        (tmp_path / "go").touch()
-        until(lambda: server.get(f"{row['page']}/state.json").json()["state"] == "ready", "ready")
 
 
 # What is refused
@@ -465,10 +386,6 @@ def test_a_request_from_a_page_elsewhere_is_refused(shut: httpx.Client) -> None:
 def test_nothing_but_looking_is_allowed(shut: httpx.Client, method: str) -> None:
     answer = shut.request(method, "/")
     assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
-
-
-def test_a_head_has_no_body(shut: httpx.Client) -> None:
-    assert bare(shut, "/index.json", "HEAD") == (200, "")
 
 
 @every(
@@ -518,21 +435,6 @@ def test_what_the_asker_has_is_not_sent_again(tmp_path: Path) -> None:
 # As a process of its own
 
 
-def test_requests_are_answered_while_a_profile_is_read(tmp_path: Path) -> None:
-    table(tmp_path)
-    with client(tmp_path, read=held_back) as server:
-        (row,) = runs(server).values()
-        state = f"{row['page']}/state.json"
-        server.get(str(row["page"]))
-        until(lambda: server.get(state).json()["progress"] == 0.43, "being read")
-        for _ in range(50):
-            for path in ("/", "/index.json", "/static/live.css", state):
-                assert server.get(path).status_code == 200
-        assert server.get(state).json()["state"] == "reading"
-        (tmp_path / "go").touch()
-        assert server.get(str(row["json"])).json() == {"schema": "roofline.report/1"}
-
-
 def test_the_server_listens_on_loopback_alone(tmp_path: Path) -> None:
     with process(str(tmp_path), "--port", "0") as (_, home):
         port = httpx.URL(home).port
@@ -571,33 +473,10 @@ def test_a_taken_port_is_passed_over_unless_it_was_asked_for() -> None:
         bind(70000)
 
 
-def test_small_answers_are_not_held_back_by_the_network() -> None:
-    # asyncio switches off the delay of small packets for sockets that say they are TCP, which Python's default ones do not.
-    with bind(0) as made:
-        assert made.proto == socket.IPPROTO_TCP
-
-
-def test_an_unknown_chip_is_refused_before_anything_is_served(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", str(tmp_path), "--chip", "h10"]) == 2
-    assert "did you mean" in capsys.readouterr().err
-
-
-def test_a_number_of_workers_that_makes_no_sense_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["serve", str(tmp_path), "--workers", "0"]) == 2
-    assert "--workers: '0' is not a whole number ≥ 1" in capsys.readouterr().err
-
-
 def test_runs_are_read_for_the_machine_of_the_options(tmp_path: Path) -> None:
     with client(table(tmp_path), read=partial(read_run, options("--chip", "v5e"), DEFAULT)) as server:
         (row,) = runs(server).values()
         assert server.get(str(row["json"])).json()["machine"]["name"] == "tpu-v5e"
-
-
-def test_the_server_reads_up_to_the_limits_that_it_is_given(tmp_path: Path) -> None:
-    (tmp_path / "ops.csv").write_text("name,time,hbm\na,1,1\nb,1,1\n")
-    with client(tmp_path / "ops.csv", read=partial(read_run, options(), Limits(rows=1))) as server:
-        (row,) = runs(server).values()
-        assert "more than 1 rows; if you trust the file, raise the limit: --read max-rows=2" in server.get(str(row["json"])).json()["error"]
 
 
 def test_the_command_passes_its_limits_on(tmp_path: Path) -> None:

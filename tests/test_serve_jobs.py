@@ -77,13 +77,6 @@ def test_what_was_asked_for_longest_ago_makes_room() -> None:
     with_jobs(work, room=25)
 
 
-def test_one_version_is_read_once() -> None:
-    async def work(jobs: Jobs) -> None:
-        assert jobs.report(run_named("a")) is jobs.report(run_named("a"))
-
-    with_jobs(work)
-
-
 def test_a_failure_is_kept_until_it_is_to_be_tried_again() -> None:
     async def work(jobs: Jobs) -> None:
         failed = jobs.report(run_named("broken"))
@@ -176,13 +169,6 @@ def test_closing_ends_what_is_being_read_and_what_waits() -> None:
 
     with_jobs(work)
     assert [job.error for job in jobs_seen] == ["the server is stopping"] * 2
-
-
-def test_a_comparison_fails_with_the_run_that_cannot_be_read() -> None:
-    async def work(jobs: Jobs) -> None:
-        assert await error_of(jobs.comparison(run_named("good"), run_named("broken"))) == "host.pb: it is broken"
-
-    with_jobs(work)
 
 
 # The end of the server

@@ -63,18 +63,6 @@ def test_sections_of_a_gzipped_trace_make_up_the_trace(tmp_path: Path, monkeypat
     assert together == merge([read_part(path, shared=True)])
 
 
-def test_a_gzipped_trace_that_is_cut_off_is_left_to_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "trace.json.gz"
-    in_this_process(monkeypatch)
-    path.write_bytes(gzip.compress(FORMS["on one line"])[:-8])
-    with pytest.raises(SourceError, match="truncated"):
-        read_part(path)
-    # The size at its end may be anything: of a file of several members it is that of the last one.
-    first, last = FORMS["on one line"][:9000], FORMS["on one line"][9000:]
-    path.write_bytes(gzip.compress(first) + gzip.compress(last))
-    assert merge([read_part(path)]) == merge([read_part(path, shared=True)])
-
-
 def test_other_processes_read_the_other_sections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "trace.json"
     path.write_bytes(FORMS["as Kineto writes"])

@@ -3,7 +3,6 @@
 import gzip
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from roofline.cli import main
 from roofline.cost import Cost
 from roofline.errors import SourceError, UsageError
 from roofline.machine import Machine
-from roofline.report import OpInfo, Report
 from roofline.sources import find, read
 from roofline.sources.cache import pack, unpack
 from roofline.sources.torch_trace.read import chunks
@@ -21,160 +19,15 @@ from roofline.sources.torch_trace.read.capture_files import capture_files
 from roofline.sources.torch_trace.recording import read_part
 from roofline.torch_prices import forget, register
 from roofline.workload import Recording
-from torch_writer import BACKWARD, TorchTrace, report_on, training
+from torch_writer import TorchTrace, report_on, training
 
 DATA = Path(__file__).parent / "data"
-PRODUCT = 2 * 64 * 32 * 16  # FLOP of each product of `training`
 
 
 def recording_of(trace: TorchTrace | bytes, tmp_path: Path, **options: object) -> Recording:
     path = tmp_path / "trace.json"
     path.write_bytes(trace if isinstance(trace, bytes) else trace.text())
     return read(path, **options)  # type: ignore[arg-type]
-
-
-def by_label(report: Report) -> dict[str, OpInfo]:
-    return {f"{op.label} {op.phase}".strip(): op for op in report.ops}
-
-
-def test_each_event_belongs_to_the_op_that_launched_it_and_each_op_counts_once(tmp_path: Path) -> None:
-    report = report_on(training(), tmp_path)
-    ops = by_label(report)
-    forward = ops["mm 64x32, 32x16 bf16 forward"]
-    assert (forward.count, forward.kernels, forward.work["matrix/bf16"]) == (3, 3, 3 * PRODUCT)
-    assert forward.time_s == pytest.approx(30e-6)
-    # A memset and a kernel are one execution; aten::linear and the nodes of autograd launched nothing of their own.
-    turned = ops["mm 64x16, 16x32 bf16 backward"]
-    assert (turned.count, turned.kernels) == (3, 6)
-    assert len(report.ops) == 3
-    assert report.coverage.attributed_s == report.coverage.priced_s == report.coverage.busy_s == pytest.approx(93e-6)
-
-
-def test_steps_are_told_by_launches_not_by_when_the_device_got_to_them(tmp_path: Path) -> None:
-    report = report_on(training(), tmp_path)
-    assert [(step.name, step.number, step.time_s) for step in report.steps] == [
-        ("ProfilerStep", 5, pytest.approx(100e-6)),
-        ("ProfilerStep", 6, pytest.approx(100e-6)),
-        ("ProfilerStep", 7, pytest.approx(52e-6)),  # to the end of its work: none followed
-    ]
-    steps = [point for point in report.points if point.scope == "step"]
-    assert [point.work["matrix/bf16"] for point in steps] == [3 * PRODUCT] * 3
-    assert [point.flops_by_convention for point in steps] == [{"flop_counter": 3 * PRODUCT}] * 3
-
-
-def test_a_copy_that_runs_ahead_on_another_queue_does_not_begin_its_step(tmp_path: Path) -> None:
-    # The host launches a step every 50 µs, the device takes 100 µs for each; the copy of the next batch runs as soon as it is launched.
-    trace = training()
-    for step in range(3):
-        host = 50 * step
-        trace.op("aten::copy_", host + 10, 4, [(64, 32), (64, 32)])
-        trace.copy("HtoD (Pinned -> Device)", 4096, launched=host + 11, ran=host + 12, took=5)
-        trace.events[-1]["tid"] = trace.events[-1]["args"]["stream"] = 20
-    steps = report_on(trace, tmp_path).steps
-    assert [round(step.time_s * 1e6) for step in steps] == [100, 100, 52]
-    # 10 + 10 + 1 + 10, and 5 of the copy; but the device is busy no longer than 31 from the begin of one step to that of the next.
-    assert [round(step.busy_s * 1e6) for step in steps] == [31, 31, 31]
-
-
-def test_modules_and_lines_come_from_the_stack_and_backward_has_those_of_forward(tmp_path: Path) -> None:
-    ops = by_label(report_on(training(), tmp_path))
-    for label in ("mm 64x32, 32x16 bf16 forward", "mm 32x64, 64x16 bf16 backward"):
-        assert (ops[label].scope, ops[label].location) == ("Linear_0", "train.py:10")
-
-
-def test_what_was_launched_before_the_recording_is_the_tail_of_a_step(tmp_path: Path) -> None:
-    trace = training()
-    # The last kernel of one step before, and the first and second of the one whose end it is: launches are missing.
-    for place, (name, grid, cat) in enumerate((("gemm_bf16", 2, "kernel"), ("memset", 0, "gpu_memset"), ("gemm_bf16", 8, "kernel"))):
-        trace.ran(name, 900 + 20 * place, 10, 5000 + place, grid=(grid, 1, 1), cat=cat, **({"bytes": 4} if grid == 0 else {}))
-    report = report_on(trace, tmp_path)
-    ops = by_label(report)
-    assert ops["mm 64x16, 16x32 bf16 backward"].count == ops["mm 32x64, 64x16 bf16 backward"].count == 4
-    assert ops["mm 64x32, 32x16 bf16 forward"].count == 3
-    assert report.coverage.priced_s == report.coverage.busy_s
-    assert [point.work["matrix/bf16"] for point in report.points if point.scope == "step"] == [3 * PRODUCT] * 3
-
-
-def test_work_like_nothing_that_was_recorded_stays_unattributed(tmp_path: Path) -> None:
-    trace = training()
-    trace.ran("another_kernel", 900, 10, 5000)
-    report = report_on(trace, tmp_path)
-    lost = next(op for op in report.ops if op.name == "another_kernel")
-    assert "launch was not recorded" in " ".join(lost.notes)
-    assert (report.coverage.busy_s or 0) - (report.coverage.attributed_s or 0) == pytest.approx(10e-6)
-
-
-def test_work_without_a_launch_is_not_that_of_another_device(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.ran("lost", 10, 3, 99)
-    trace.run("other", launched=5, start=40, dur=3, device=-1)  # the first launch, by no op, for a device whose number is a word for none
-    part = read_part(trace.write(tmp_path / "trace.json"))
-    assert {device.ordinal: device.busy_ps for device in part.devices} == {0: 3_000_000, -1: 3_000_000}
-
-
-def test_of_launches_with_one_correlation_id_the_last_before_the_work_counts(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    for start, shape in ((0, (8, 8)), (100, (16, 16))):
-        trace.op("aten::mm", start, 5, [shape, shape])
-        trace.add("cuda_runtime", "cudaLaunchKernel", start + 1, 1, 100, 1, {"correlation": 7})
-        trace.ran("gemm", start + 10, 2, 7)
-    ops = by_label(report_on(trace, tmp_path))
-    assert {label: op.count for label, op in ops.items()} == {"mm 8x8, 8x8 bf16": 1, "mm 16x16, 16x16 bf16": 1}
-
-
-def test_an_op_without_a_price_goes_by_the_op_around_it(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("aten::mm", 0, 30, [(8, 4), (4, 2)])
-    trace.op("mylib::part_one", 1, 5, [(8, 4)])
-    trace.run("one", launched=2, start=50, dur=5)
-    trace.op("mylib::part_two", 10, 5, [(8, 4)])
-    trace.run("two", launched=11, start=60, dur=5)
-    (op,) = report_on(trace, tmp_path).ops
-    assert (op.name, op.count, op.kernels, op.flops) == ("aten::mm", 1, 2, 128)
-
-
-def test_a_tensor_that_an_op_takes_twice_is_read_once(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("aten::isnan", 10, 9, [(1024, 1024)])
-    trace.op("aten::ne", 11, 7, [(1024, 1024), (1024, 1024)])
-    trace.run("elementwise", launched=12, start=20, dur=5)
-    trace.op("aten::ne", 31, 7, [(1024, 1024), (1024, 1024)])
-    trace.run("elementwise", launched=32, start=40, dur=5)
-    # 2 B read and 1 B written an element; two tensors where nothing says that they are one
-    assert {op.name: op.bytes["hbm"] for op in report_on(trace, tmp_path).ops} == {"aten::isnan": 3 * 2**20, "aten::ne": 5 * 2**20}
-
-
-def test_what_a_compiler_measures_is_no_work_of_the_program(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("CachingAutotuner.benchmark_all_configs", 10, 50)
-    for at in (12, 22):
-        trace.op("aten::zero_", at, 8, [(1024, 1024)])
-        trace.op("aten::fill_", at + 1, 6, [(1024, 1024)])
-        trace.run("fill", launched=at + 2, start=at + 20, dur=5)
-    trace.op("aten::fill_", 71, 7, [(1024, 1024)])
-    trace.run("fill", launched=72, start=80, dur=5)
-    ops = {op.name: op for op in report_on(trace, tmp_path).ops}
-    assert ops["aten::fill_"].bytes == {"hbm": 2 * 2**20}
-    assert (ops["autotuning"].count, ops["autotuning"].bytes, ops["autotuning"].category) == (2, {}, "autotuning")
-
-
-def test_an_op_nobody_can_price_keeps_its_time_and_the_report_says_what_would_tell(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("mylib::strange", 0, 5, [(8, 4)])
-    trace.run("strange", launched=1, start=50, dur=5)
-    trace.op("aten::mm", 10, 5)
-    trace.run("gemm", launched=11, start=60, dur=5)
-    report = report_on(trace, tmp_path)
-    assert report.coverage.attributed_s == pytest.approx(10e-6)
-    assert report.coverage.priced_s == 0
-    assert any("record_shapes=True" in note for op in report.ops if op.name == "aten::mm" for note in op.notes)
-
-
-def test_a_kernel_that_python_launched_without_an_op_is_a_row_of_its_own(tmp_path: Path) -> None:
-    trace = training()
-    trace.run("my_triton_kernel", launched=45, start=1060, dur=5)
-    op = next(op for op in report_on(trace, tmp_path).ops if op.name == "my_triton_kernel")
-    assert (op.count, op.category, op.bytes) == (1, "kernel", {"hbm": None})
 
 
 def test_a_kernel_without_an_op_may_have_a_price_of_the_users(tmp_path: Path) -> None:
@@ -188,17 +41,6 @@ def test_a_kernel_without_an_op_may_have_a_price_of_the_users(tmp_path: Path) ->
     assert (priced.name, priced.bytes, priced.notes) == ("my_triton_kernel", {"hbm": 16 * 1024}, ("priced by a registered function",))
     (unpriced,) = report_on(trace, tmp_path).ops
     assert unpriced.bytes == {"hbm": None}
-
-
-def test_a_server_without_profiler_steps_has_its_recurring_annotation_as_steps(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    for step in range(3):
-        trace.annotation(f"step[DECODE bs={32 - step}]", 100 * step, 90)
-        trace.annotation("sampler", 100 * step + 50, 10)
-        trace.op("aten::mm", 100 * step + 10, 20, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=100 * step + 12, start=100 * step + 40, dur=10)
-    report = report_on(trace, tmp_path)
-    assert [step.name for step in report.steps] == ["step[DECODE bs=32]", "step[DECODE bs=31]", "step[DECODE bs=30]"]
 
 
 UNCAPTURED = {"Memset (Device)", "gemm", "relu_kernel"}  # the events of a replay
@@ -221,14 +63,6 @@ def graph_trace(*, captured: bool) -> TorchTrace:
         trace.ran("gemm", start + 2, 5, launch)
         trace.ran("relu_kernel", start + 8, 5, launch)
     return trace
-
-
-def test_a_replay_of_a_graph_is_led_to_the_ops_of_its_capture(tmp_path: Path) -> None:
-    report = report_on(graph_trace(captured=True), tmp_path)
-    found = {op.name: (op.count, op.kernels, op.flops) for op in report.ops}
-    assert found["aten::mm"] == (2, 4, 2 * 128)
-    assert found["aten::relu"][:2] == (2, 2)
-    assert report.coverage.priced_s == report.coverage.busy_s
 
 
 def test_peak_memory_is_the_most_that_a_device_had_allocated(tmp_path: Path) -> None:
@@ -255,80 +89,6 @@ def test_a_graph_works_in_the_memory_of_its_capture(tmp_path: Path) -> None:
     assert memory.peak_bytes == 7_000
 
 
-def test_a_step_that_captures_a_graph_is_warm_up_with_those_before_it(tmp_path: Path) -> None:
-    def steps(count: int, captures: int) -> list[tuple[bool, bool]]:
-        trace = training(count)
-        trace.launch(50 * captures + 2, "cudaStreamBeginCapture")
-        trace.launch(50 * captures + 3, "cudaStreamEndCapture")
-        return [(step.compiled, step.steady) for step in report_on(trace, tmp_path).steps]
-
-    assert steps(5, captures=1) == [(False, False), (False, False), *[(False, True)] * 3]
-    assert steps(7, captures=3) == [*[(False, False)] * 4, *[(False, True)] * 3]  # after three steps without a graph
-    assert steps(3, captures=2) == [(False, True)] * 3  # no step is left that could be the usual one
-
-
-def test_a_step_that_compiles_is_warm_up(tmp_path: Path) -> None:
-    trace = training(4)
-    trace.frame("torch/_dynamo/convert_frame.py(1200): __call__", 2, 10)
-    trace.frame("torch/_inductor/compile_fx.py(1870): run", 52, 10)  # what runs a compiled function that is a graph
-    report = report_on(trace, tmp_path)
-    assert [(step.compiled, step.steady) for step in report.steps] == [(True, False), *[(False, True)] * 3]
-
-
-def test_an_annotation_that_outlasts_the_function_it_begins_in_is_not_inside_of_it(tmp_path: Path) -> None:
-    # Each annotation begins while the function that ended the one before still runs, as where a wrapper ends and begins steps.
-    trace = TorchTrace()
-    trace.frame("train.py(3): main", 0, 500)
-    for step in range(3):
-        start = 100 * step + 20
-        trace.frame("hooks.py(7): next_step", start - 10, 20)
-        trace.annotation("token", start, 95)
-        trace.op("aten::mm", start + 30, 20, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=start + 32, start=start + 40, dur=10)
-    report = report_on(trace, tmp_path)
-    (op,) = report.ops
-    assert (op.scope, op.location, op.count) == ("token", "train.py:3", 3)
-    assert len(report.steps) == 3
-
-
-def test_a_replay_whose_capture_was_not_recorded_has_a_row_for_each_kernel(tmp_path: Path) -> None:
-    report = report_on(graph_trace(captured=False), tmp_path)
-    found = {op.name: op for op in report.ops}
-    assert {name: (op.count, op.kernels) for name, op in found.items()} == dict.fromkeys(UNCAPTURED, (2, 2))
-    assert {found[name].category for name in ("gemm", "relu_kernel")} == {"graph replay"}
-    assert found["Memset (Device)"].bytes == {"hbm": 2 * 16}  # the event has its bytes
-    (unknown,) = [one for one in report.findings if one.kind == "unknown"]
-    assert unknown.levers[0].startswith("also record the step that captures the graph, here or in a trace beside this one")
-    assert report.coverage.attributed_s == report.coverage.busy_s
-    assert report.coverage.priced_s == pytest.approx(2e-6)  # of 22 µs
-
-
-def test_numbers_that_pytorch_cannot_hold_are_not_taken_for_sizes(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("aten::mm", 10, 5, tensors=[(8, 10**400), (10**400, 2)])
-    trace.run("gemm", launched=12, start=20, dur=3)
-    trace.op("record_param_comms", 40, 4)
-    trace.events[-1]["args"] |= {"Collective name": "allreduce", "In msg nelems": 10**400, "dtype": "Float", "Group size": 8}
-    trace.run("ncclDevKernel_AllReduce", launched=42, start=50, dur=3)
-    report = report_on(trace, tmp_path)
-    assert [(op.name, op.flops) for op in report.ops] == [("aten::mm", None), ("record_param_comms", None)]
-
-
-def test_a_collective_crosses_links_and_hides_behind_compute(tmp_path: Path) -> None:
-    trace = training(1, distributedInfo={"rank": 3, "world_size": 8})
-    fields = {"Collective name": "allreduce", "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "BFloat16", "Group size": 8}
-    trace.op("record_param_comms", 41, 4)
-    trace.events[-1]["args"] |= fields
-    trace.run("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", launched=42, start=995, dur=30, stream=20, **fields)
-    recording = recording_of(trace, tmp_path)
-    assert [device.id for device in recording.devices] == [3]
-    op = next(op for op in recording.workload if op.name == "record_param_comms")
-    # 2·(8 − 1)/8 of 2,000 bytes on the busiest link, or less with reduction in the switch.
-    assert 0 < (op.cost.bytes("nvlink") or 0) <= 3500
-    # Of 30 µs two products of 10 µs run beside it; 995 to 1000 and 1010 to 1020 are exposed, 1020 to 1025 is not.
-    assert (op.time_s, op.self_time_s) == (pytest.approx(30e-6), pytest.approx(15e-6))
-
-
 @pytest.mark.parametrize("words", [[], ["--chip", "h200"], ["--set", "hbm=4 TB/s"]])
 def test_a_collective_uses_all_links_of_the_chip_that_the_trace_names(tmp_path: Path, words: list[str]) -> None:
     trace = training(1, distributedInfo={"rank": 0, "world_size": 8})
@@ -343,38 +103,6 @@ def test_a_collective_uses_all_links_of_the_chip_that_the_trace_names(tmp_path: 
         assert [op.bytes["nvlink"] for op in report.ops if op.name == "record_param_comms"] == [sent]
 
 
-def test_a_copy_into_another_layout_is_a_finding(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    shape = (8192, 8192)
-    for at in trace.steps(2, 1000):
-        trace.op("aten::copy_", at + 1, 5, [shape, shape], strides=[(8192, 1), (1, 8192)])
-        trace.run("copy", launched=at + 2, start=at + 10, dur=1000)
-    report = report_on(trace, tmp_path)
-    assert next(one for one in report.findings if one.saving_s).kind == "layout-copies"
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "reason", "word"),
-    [
-        (("aten::item", "cudaStreamSynchronize"), "", "sync", "item"),
-        (("", ""), "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "input", "DataLoader"),
-    ],
-)
-def test_idle_time_is_explained_by_what_the_host_did(tmp_path: Path, first: tuple[str, str], second: str, reason: str, word: str) -> None:
-    trace = TorchTrace()
-    for at in trace.steps(3, 10_000):
-        trace.op("aten::mm", at + 10, 10, [(8, 4), (4, 2)])
-        trace.run("gemm", launched=at + 12, start=at + 20, dur=100)
-        if first[0]:
-            trace.op(first[0], at + 30, 9_000)
-            trace.launch(at + 40, first[1], dur=8_500)
-        if second:
-            trace.annotation(second, at + 200, 8_500)
-    longest = report_on(trace, tmp_path).idle[0]
-    assert longest.reason == reason
-    assert word in longest.activity
-
-
 def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_order(tmp_path: Path) -> None:
     trace = TorchTrace()
     for begin in trace.steps(2, 100):
@@ -384,16 +112,6 @@ def test_kernels_are_told_apart_within_a_step_so_that_counters_follow_their_orde
     kernels = sorted(recording_of(trace, tmp_path).kernels, key=lambda use: use.order)
     first = kernels[0].op_index
     assert [(use.op_index == first, use.nth, use.count) for use in kernels] == [(True, 0, 2), (False, 0, 2), (True, 1, 2)]
-
-
-def test_advice_speaks_of_pytorch(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    for begin in trace.steps(3, 1000):
-        for at in range(begin, begin + 800, 100):
-            trace.product(at + 10, 80, launched=at + 80, ran=at + 82, took=5)
-    first = next(one for one in report_on(trace, tmp_path).findings if one.saving_s)
-    assert (first.kind, first.title[:11]) == ("idle-dispatch", "the kernels")
-    assert "torch.compile" in first.levers[0]
 
 
 # Captures on an H200
@@ -465,24 +183,6 @@ def test_the_end_of_a_long_event_is_looked_for_only_a_few_times(tmp_path: Path, 
     assert sum(looked) < 3 * 500_000  # of text; at every block of it, 250 million
 
 
-def test_what_is_said_after_the_events_counts_too(tmp_path: Path) -> None:
-    trace = training()
-    info = trace.head.pop("deviceProperties")
-    text = json.dumps({**trace.head, "traceEvents": trace.events, "deviceProperties": info, "distributedInfo": {"rank": 5}})
-    recording = recording_of(text.encode(), tmp_path)
-    assert (recording.devices[0].name, recording.hosts) == ("NVIDIA H200", ("rank 5",))
-
-
-def test_traces_of_2022_have_other_categories_and_whole_microseconds(tmp_path: Path) -> None:
-    trace = TorchTrace(base=1_661_203_462_000_000)
-    trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)], dtype="float", cat="Operator")
-    trace.launch(1)
-    trace.events[-1]["cat"] = "Runtime"
-    trace.ran("sgemm", 9, 3, 1, cat="Kernel")
-    report = report_on(trace, tmp_path)
-    assert [(op.name, op.time_s, op.flops) for op in report.ops] == [("aten::mm", pytest.approx(3e-6), 128)]
-
-
 def test_absolute_microseconds_with_decimals_keep_every_nanosecond(tmp_path: Path) -> None:
     text = training(1).text().decode()
     for event in training(1).events:
@@ -536,97 +236,6 @@ def test_a_trace_of_an_accelerator_whose_events_are_not_read_is_no_program_on_th
         recording_of(trace, tmp_path)
 
 
-def test_a_convolution_on_the_cpu_is_work_with_what_it_calls(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    image, filters = (2, 4, 10, 10), (8, 4, 3, 3)
-    window = ["[1, 1]", "[1, 1]", "[1, 1]", "1"]
-    for step in range(3):  # in one step the copy takes longer than the rest
-        at, copied = 1000 * step, 300 if step == 1 else 10
-        trace.annotation(f"ProfilerStep#{step}", at, 900)
-        trace.op("aten::conv2d", at + 1, 400, [image, filters, (8,)], dtype="float", values=window)
-        trace.op("aten::convolution", at + 2, 398, [image, filters, (8,)], dtype="float", values=[*window[:3], "False", "[0, 0]", "1"])
-        trace.op("aten::mkldnn_convolution", at + 3, 390, [image, filters, (8,)], dtype="float", values=window)
-        trace.op("aten::empty", at + 4, 2)
-        trace.op("aten::contiguous", at + 8, copied + 2, [image], dtype="float")
-        trace.op("aten::copy_", at + 9, copied, [image, image], dtype="float")
-        flags = [*window[:3], "True", "[0, 0]", "1", "False", "False", "True", "True"]  # transposed; the last one allows tf32
-        trace.op("aten::_convolution", at + 450, 40, [image, (4, 8, 3, 3), (8,)], dtype="float", values=flags)
-        trace.op("aten::mm", at + 500, 50, [(8, 4), (4, 2)], dtype="float")
-        trace.op("aten::resolve_conj", at + 501, 1, [(8, 4)], dtype="float")
-        trace.op("aten::relu", at + 600, 100, [image], dtype="float")
-        trace.op("aten::clamp_min", at + 601, 90, [image], dtype="float", values=["0"])
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    seconds = {op.name: (op.count, round(op.self_time_s * 1e6)) for op in report.ops}
-    lengths = {"aten::mkldnn_convolution": 390, "aten::_convolution": 40, "aten::mm": 50, "aten::clamp_min": 90}
-    assert seconds == {name: (3, 3 * length) for name, length in lengths.items()}
-    convolution = next(op for op in report.ops if op.name == "aten::mkldnn_convolution")
-    # Of 3x3 taps, those at an edge of 10 pixels lie outside: 28 of 30 on each axis.
-    assert convolution.work["matrix/fp32"] == 3 * 2 * 2 * 8 * 4 * 28 * 28
-    assert not any("tf32" in note for op in report.ops for note in op.notes)
-
-
-def test_views_and_questions_are_no_work_of_a_cpu(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("aten::_conj", 120, 10, [(16, 192)], dtype="c10::complex<float>")
-    trace.op("aten::dropout", 140, 10, [(16, 192)], dtype="float", values=["0.", "True"])
-    trace.op("aten::cudnn_is_acceptable", 160, 10, [(16, 192)], dtype="float")
-    trace.op("aten::unsafe_split", 0, 50, [(16, 192)], dtype="float", values=["64", "1"])
-    trace.op("aten::unsafe_chunk", 60, 50, [(16, 192)], dtype="float", values=["3", "1"])
-    trace.op("aten::mm", 200, 20, [(8, 4), (4, 2)])
-    assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
-
-
-def test_the_divergence_of_a_tensor_reads_it_once_where_it_is_both_operands(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    sizes = [(64, 64), (64, 64)]
-    trace.op("aten::kl_div", 0, 100, sizes, dtype="float")
-    trace.op("aten::xlogy", 5, 40, sizes, dtype="float")  # of the target and the target
-    trace.op("aten::mul", 50, 40, sizes, dtype="float")
-    trace.op("aten::xlogy", 200, 40, sizes, dtype="float")  # of any two
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    each = 4 * 64 * 64
-    assert sorted((op.name, op.bytes["hbm"]) for op in report.ops) == [
-        ("aten::mul", 3 * each),
-        ("aten::xlogy", 2 * each),
-        ("aten::xlogy", 3 * each),
-    ]
-
-
-def listed(trace: TorchTrace, name: str, at: float, lists: Sequence[Sequence[Sequence[int]]], *values: str) -> None:
-    """An op over lists of tensors, as traces have it: without their number formats."""
-    given = {
-        "Input Dims": [*lists, *([] for _ in values)],
-        "Input type": [*("TensorList" for _ in lists), *("Scalar" for _ in values)],
-        "Input Strides": [[[1] * len(one) for one in some] for some in lists],
-        "Concrete Inputs": [*("" for _ in lists), *values],
-    }
-    trace.add("cpu_op", name, at, 50, 100, 1, {"External id": 1, **given})
-
-
-@pytest.mark.parametrize("dtype", ["float", "c10::BFloat16"])
-def test_a_cpu_concatenates_in_the_number_format_of_its_result(tmp_path: Path, dtype: str) -> None:
-    trace = TorchTrace()
-    listed(trace, "aten::cat", 0, [[(8, 16), (8, 48)]], "1")
-    trace.op("aten::narrow", 5, 10, [(8, 16)], dtype="double", values=["1", "0", "16"])  # of something else
-    trace.op("aten::narrow", 16, 10, [(8, 64)], dtype=dtype, values=["1", "0", "16"])
-    (op,) = analyze(trace.write(tmp_path / "t.json"), "h200").ops
-    # 8·64 elements are read and written.
-    assert op.bytes["hbm"] == 2 * 8 * 64 * (4 if dtype == "float" else 2)
-
-
-@pytest.mark.parametrize("formats", [(), ("float",), ("float", "c10::BFloat16")])
-def test_a_fused_optimizer_on_a_cpu_updates_weights_in_the_number_format_of_the_gradients(tmp_path: Path, formats: Sequence[str]) -> None:
-    trace = TorchTrace()
-    for place, number in enumerate(formats):
-        trace.op("torch::autograd::AccumulateGrad", 10 * place, 5, [(8, 16)], dtype=number)
-    listed(trace, "aten::_fused_adam_", 100, [[(8, 16)]] * 4, "0.001")
-    op = next(op for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops if op.name == "aten::_fused_adam_")
-    if len(formats) == 1:  # weights, gradients and two moments are read, all but the gradients written
-        assert (op.bytes["hbm"], op.notes) == (7 * 4 * 8 * 16, ("weights and state counted in the number format of the gradients",))
-    else:
-        assert (op.bytes["hbm"], op.notes) == (None, ("traces do not have the number formats of lists of tensors",))
-
-
 @pytest.mark.parametrize(("length", "bound"), [(20, "latency"), (200, "hbm")])
 def test_an_op_of_microseconds_on_a_cpu_is_bound_by_its_call(tmp_path: Path, length: float, bound: str) -> None:
     trace = TorchTrace()
@@ -636,127 +245,12 @@ def test_an_op_of_microseconds_on_a_cpu_is_bound_by_its_call(tmp_path: Path, len
     assert (report.ops[0].bound, report.machine.launch_latency_s) == (bound, 5e-6)
 
 
-def test_an_op_that_checkpointing_stopped_did_not_run(tmp_path: Path) -> None:
-    # The second product is computed again as far as its inputs, which the hook of checkpointing detaches; the addition calls no op anyway.
-    trace = TorchTrace()
-    for at, calls in ((0, ("aten::expand", "aten::copy_")), (100, ("aten::detach", "detach")), (200, ("aten::detach", "aten::copy_"))):
-        trace.op("aten::addmm", at, 50, [(2,), (8, 4), (4, 2)], dtype="float")
-        for place, name in enumerate(calls):
-            trace.op(name, at + 5 + 10 * place, 5, [(8, 4), (8, 4)], dtype="float")
-        trace.op("aten::add", at + 60, 20, [(8, 4), (8, 4)], dtype="float")
-        trace.op("aten::detach", at + 61, 5, [(8, 4)], dtype="float")
-    counts = {op.name: op.count for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops}
-    assert counts == {"aten::addmm": 2, "aten::add": 3}
-
-
-def test_a_sparse_tensor_is_one_without_strides(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("aten::add_", 0, 20, [(1000, 64), (1000, 64)], dtype="float", values=["1"])
-    trace.op("aten::add_", 30, 20, [(1000, 64), (1000, 64)], dtype="float", strides=[(64, 1), ()], values=["1"])
-    dense, sparse = sorted(analyze(trace.write(tmp_path / "t.json"), "h200").ops, key=lambda op: op.bytes.get("hbm") is None)
-    assert (dense.bytes["hbm"], dense.count, sparse.bytes.get("hbm"), sparse.count) == (3 * 4 * 1000 * 64, 1, None, 1)
-    assert any("a sparse tensor" in note for note in sparse.notes)
-
-
-def test_a_call_whose_return_was_not_recorded_ends_with_its_caller(tmp_path: Path) -> None:
-    # The profiler has such calls last until its end, and the next steps would be inside of them.
-    trace = TorchTrace()
-    for begin in trace.steps(3, 1000):
-        trace.frame("nn.Module: Net_0", begin + 1, 500)
-        trace.frame("<built-in method apply of FunctionMeta object at 0x1>", begin + 2, 3000 - begin - 2)
-        trace.product(begin + 10, 5, launched=begin + 12, ran=begin + 20, took=100)
-    (op,) = report_on(trace, tmp_path).ops
-    assert (op.scope, op.count) == ("Net_0", 3)
-
-
-def updates(trace: TorchTrace, at: float) -> None:
-    """A training step of 100 µs on the CPU: two products, then an optimizer of ten small ops; all but 10 µs of it is work."""
-    for place in range(2):
-        trace.op("aten::mm", at + 35 * place, 35, [(8, 4), (4, 2)], dtype="float")
-    trace.annotation("Optimizer.zero_grad#SGD.zero_grad", at + 70, 5)
-    trace.annotation("Optimizer.step#SGD.step", at + 75, 21)
-    for place in range(10):
-        trace.op("aten::add_", at + 75 + 2 * place, 2, [(8,), (8,)], dtype="float", values=["1"])
-
-
-def test_steps_end_with_those_of_the_optimizer_where_none_are_annotated(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    for at in range(0, 400, 100):
-        updates(trace, at)
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    average = next(point for point in report.points if point.scope == "average")
-    assert [step.number for step in report.steps] == [1, 2, 3]
-    assert average.time_s == pytest.approx(100e-6)
-    assert average.busy_s == pytest.approx(90e-6), "the products count as well as the optimizer, which has most of the ops"
-    assert average.work["matrix/fp32"] == 2 * 2 * 8 * 4 * 2
-
-
-def test_of_two_optimizers_steps_end_with_the_one_that_runs_least_often(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    for at in range(0, 400, 100):
-        updates(trace, at)
-        if at % 200:
-            trace.annotation("Optimizer.step#Adam.step", at + 97, 2)
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    assert [round((step.time_s or 0) * 1e6) for step in report.steps] == [195]  # until its last op ends
-
-
-@pytest.mark.parametrize("by", ["ops", "gradients"])
-def test_optimizers_of_one_class_that_take_turns_make_one_step(tmp_path: Path, by: str) -> None:
-    # A discriminator's update of 12 ops, then a generator's of 14, or with gradients for both; both by SGD.
-    trace = TorchTrace()
-    for at in range(0, 1000, 200):
-        updates(trace, at)
-        for place in range(2):
-            if by == "ops":
-                trace.op("aten::mm", at + 96 + 2 * place, 2, [(8, 4), (4, 2)], dtype="float")
-            else:
-                trace.op("torch::autograd::AccumulateGrad", at + 96 + 2 * place, 2, [(8, 4)], dtype="float")
-        updates(trace, at + 100)
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    assert [round((step.time_s or 0) * 1e6) for step in report.steps] == [200, 200, 200, 195]  # the last until its last op ends
-
-
-def test_what_follows_an_annotation_that_recurs_belongs_to_its_step(tmp_path: Path) -> None:
-    # The forward pass is annotated, and has more ops than the backward pass, which takes as long.
-    trace = TorchTrace()
-    for at in range(0, 400, 100):
-        trace.annotation("forward", at, 40)
-        for place in range(4):
-            trace.op("aten::mm", at + 10 * place, 10, [(8, 4), (4, 2)], dtype="float")
-        trace.op("aten::mm", at + 50, 40, [(4, 8), (8, 2)], dtype="float")
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    average = next(point for point in report.points if point.scope == "average")
-    assert (average.time_s, average.busy_s) == (pytest.approx(100e-6), pytest.approx(80e-6))
-
-
-def test_compiled_graphs_that_alternate_are_one_step(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    for at in range(0, 400, 100):
-        for graph, begin, count in (("fforward", at, 2), ("fbackward", at + 40, 3)):
-            trace.annotation(f"## Call CompiledFxGraph {graph} ##", begin, 38)
-            for place in range(count):
-                trace.product(begin + 1 + 10 * place, 8, launched=begin + 2 + 10 * place, ran=begin + 5 + 10 * place, took=9)
-    report = report_on(trace, tmp_path)
-    average = next(point for point in report.points if point.scope == "average")
-    assert (average.time_s, average.busy_s) == (pytest.approx(100e-6), pytest.approx(5 * 9e-6))
-
-
 def test_a_gpu_program_without_device_events_is_refused(tmp_path: Path) -> None:
     trace = TorchTrace()
     trace.op("aten::mm", 0, 5, [(8, 4), (4, 2)])
     trace.launch(1)
     with pytest.raises(SourceError, match=r"no device activity.*ProfilerActivity\.CUDA"):
         recording_of(trace, tmp_path)
-
-
-def test_events_of_a_device_alone_are_rows_by_kernel(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.ran("kernel_a", 0, 5, 1)
-    trace.ran("kernel_a", 10, 5, 2)
-    report = report_on(trace, tmp_path)
-    assert [(op.name, op.count) for op in report.ops] == [("kernel_a", 2)]
-    assert report.coverage.attributed_s == 0
 
 
 # Ranks
@@ -832,14 +326,6 @@ def test_damaged_traces_give_an_answer_or_one_line(tmp_path: Path, seed: int) ->
     assert not any("\n" in line for line in lines)
 
 
-def test_threads_of_backward_do_not_hide_what_the_main_thread_launched(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("aten::mm", 0, 50, [(8, 4), (4, 2)])
-    trace.op("aten::relu", 10, 5, [(8, 2)], thread=BACKWARD)
-    trace.run("gemm", launched=12, start=60, dur=5)
-    assert [op.name for op in report_on(trace, tmp_path).ops] == ["aten::mm"]
-
-
 def test_captures_of_graphs_may_lie_beside_the_trace(tmp_path: Path) -> None:
     replays, captures = graph_trace(captured=False), graph_trace(captured=True)
     captures.events = [event for event in captures.events if event["ts"] < 100]
@@ -867,54 +353,6 @@ def test_each_process_of_a_run_has_captures_of_its_own(tmp_path: Path) -> None:
     report = analyze(trace)
     assert {op.name for op in report.ops} == {"aten::mm", "aten::relu"}
     assert "captures of graphs are from host_rank0.0001.json.gz and 1 more" in report.input.notes
-
-
-def test_what_compiled_code_does_before_its_kernels_is_no_work_of_a_cpu(tmp_path: Path) -> None:
-    trace = TorchTrace()
-    trace.op("TorchDynamo Cache Lookup", 0, 50, [])
-    trace.op("Torch-Compiled Region: 0/0", 60, 50, [])
-    trace.op("Pregraph bytecode", 61, 10, [])
-    trace.op("aten::mm", 80, 20, [(8, 4), (4, 2)])
-    assert [op.name for op in analyze(trace.write(tmp_path / "t.json"), "h200").ops] == ["aten::mm"]
-
-
-@pytest.mark.parametrize("has_frames", [True, False])
-def test_kernels_that_inductor_compiled_are_work_of_a_cpu(tmp_path: Path, has_frames: bool) -> None:
-    # In a call of 100 µs a product takes 20 and Python before it 5; the kernels take the rest, if calls of Python do not tell of 60.
-    trace = TorchTrace()
-    for at in trace.steps(3, 200):
-        trace.annotation("## Call CompiledFxGraph fzopnrxgabcdef ##", at + 10, 100)
-        trace.op("aten::mm", at + 15, 20, [(8, 4), (4, 2)])
-        if has_frames:
-            trace.frame("/tmp/torchinductor_me/hu/chuumxt2rmacjkvk5ssguzw5s2o7m6utqlotttepoegej3vmf6jh.py(277): call", at + 11, 98)
-            trace.frame("<built-in function kernel>", at + 40, 60)
-            trace.frame("<built-in function _empty_strided_cpu>", at + 102, 2)
-        trace.frame("<built-in function kernel>", at + 150, 10)  # of others
-    report = analyze(trace.write(tmp_path / "t.json"), "h200")
-    kernels = next(op for op in report.ops if op.name != "aten::mm")
-    assert (kernels.name, kernels.label, kernels.count) == ("inductor::compiled kernels fzopnr", "compiled kernels fzopnr", 3)
-    assert kernels.self_time_s == pytest.approx(3 * (60e-6 if has_frames else 80e-6))
-    assert kernels.bytes == {"hbm": None}
-    assert not any("record_shapes" in note for note in (*kernels.notes, *report.input.notes))
-    assert sum(op.self_time_s or 0 for op in report.ops) == pytest.approx(report.coverage.busy_s)
-
-
-@pytest.mark.parametrize("has_gloo", [True, False])
-def test_collectives_of_gloo_are_work_of_a_cpu_that_ops_may_cover(tmp_path: Path, has_gloo: bool) -> None:
-    # The all-reduce of 1,000 fp32 over 2 ranks takes 100 µs on Gloo's thread, of which a product covers 30; the op only asks for it.
-    trace = TorchTrace(distributedInfo={"backend": "gloo", "rank": 0, "world_size": 2})
-    for at in trace.steps(3, 300):
-        trace.op("c10d::allreduce_", at + 10, 8)
-        trace.op("aten::mm", at + 20, 30, [(8, 4), (4, 2)], dtype="float")
-        if has_gloo:
-            trace.op("gloo:all_reduce", at + 15, 100, [(1000,)], dtype="float", thread=7, cat="user_annotation")
-    ops = {op.name: op for op in analyze(trace.write(tmp_path / "t.json"), "xeon-8480plus").ops}
-    assert set(ops) == {"aten::mm", "gloo:all_reduce" if has_gloo else "c10d::allreduce_"}
-    if has_gloo:
-        found = ops["gloo:all_reduce"]
-        assert (found.category, found.count) == ("collective", 3)
-        assert (found.time_s, found.self_time_s) == (pytest.approx(300e-6), pytest.approx(210e-6))
-        assert found.bytes == {"dcn": 3 * 4000}  # half to the other rank and half back, of each
 
 
 def test_captures_of_another_rank_do_not_count(tmp_path: Path) -> None:

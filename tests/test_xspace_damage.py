@@ -13,9 +13,8 @@ from roofline.errors import SourceError
 from roofline.hlo.read.wire import fields
 from roofline.machines.detection import machine_for
 from roofline.sources import read
-from roofline.sources.xspace import reading, scan
+from roofline.sources.xspace import scan
 from roofline.sources.xspace import space as opening
-from roofline.sources.xspace.recognition import sniff
 from roofline.sources.xspace.scan import RowsOf, TotalsOf, open_bytes, open_space, read_rows, read_totals
 from roofline.workload import Recording
 from xspace_profiles import Instruction, gpu, hlo, kernel, programs
@@ -99,14 +98,6 @@ def test_flipped_bytes_give_tables_or_a_source_error(flips: list[tuple[int, int]
         assert str(error).startswith("toy.pb: ")  # noqa: PT017
 
 
-@given(st.binary(max_size=300), st.booleans())
-def test_any_bytes_give_tables_or_a_source_error(data: bytes, salvage: bool) -> None:
-    try:
-        read_everything(data, salvage)
-    except SourceError as error:
-        assert str(error).startswith("toy.pb: ")  # noqa: PT017
-
-
 def damaged(event: bytes, line: bytes = b"") -> bytes:
     """A profile whose one line holds one event of these bytes, and these further bytes."""
     return bytes_field(1, bytes_field(2, b"/device:X:0") + bytes_field(3, bytes_field(2, b"ops") + bytes_field(4, event) + line))
@@ -137,42 +128,11 @@ def test_damage_in_an_event_is_told_by_byte_plane_and_line(data: bytes, what: st
     assert any(what in note for note in read_everything(data, salvage=True))
 
 
-def test_sums_beyond_63_bits_are_refused() -> None:
-    long = 2**62
-    with pytest.raises(SourceError, match="beyond 63 bits"):
-        read_everything(space([Plane("p", [Line("l", [Event("a", 0, long), Event("a", 0, long)])])]))
-    with pytest.raises(SourceError, match="beyond 63 bits"):
-        read_everything(space([Plane("p", [Line("l", [Event("a")], timestamp_ns=2**62)])]))
-
-
 def test_fields_that_nobody_knows_are_skipped_and_told() -> None:
     data = damaged(number_field(1, 4) + number_field(99, 1)) + bytes_field(7, b"new") + bytes_field(4, b"host")
     notes = read_everything(data)
     assert notes[0] == "toy.pb: 1 unknown fields skipped"
     assert notes[1] == "toy.pb: line 'ops': 1 unknown fields skipped"
-
-
-def test_the_first_request_that_fails_is_the_one_told() -> None:
-    with open_bytes(damaged(number_field(3, -1)) + sample(), "toy") as opened:
-        lines = [line for plane in opened.planes for line in plane.lines]
-        with pytest.raises(SourceError, match="negative"):
-            read_rows(opened, [RowsOf(line=line) for line in lines], threads=3)
-
-
-def test_damage_is_told_whatever_is_done_beside(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "THREAD_BYTES", 1)
-    beside: list[str] = []
-    with open_bytes(damaged(number_field(3, -1)), "toy") as opened, pytest.raises(SourceError, match="negative"):
-        read_totals(opened, [TotalsOf(line=opened.planes[0].lines[0])], threads=2, meanwhile=lambda: beside.append("beside"))
-    assert beside == ["beside"]
-
-
-def test_a_closed_profile_cannot_be_read() -> None:
-    opened = open_bytes(sample(), "toy")
-    line = opened.planes[0].lines[0]
-    opened.close()
-    with pytest.raises(ValueError, match="the profile is closed"):
-        read_rows(opened, [RowsOf(line=line)])
 
 
 def test_a_bad_plane_does_not_hide_the_next_when_salvaging() -> None:
@@ -181,23 +141,6 @@ def test_a_bad_plane_does_not_hide_the_next_when_salvaging() -> None:
         open_bytes(broken + sample(), "toy.pb")
     with open_bytes(broken + sample(), "toy.pb", salvage=True) as opened:
         assert [plane.name for plane in opened.planes] == ["broken", "/device:GPU:0", "/host:metadata"]
-
-
-@every("data", [b"name,time\nmatmul,3\n", b'{"ops": []}', b"\x89PNG\r\n\x1a\n", b"\xff" * 64, b"\0" * 64])
-def test_other_files_are_no_profiles(data: bytes) -> None:
-    assert not sniff(data)
-    with pytest.raises(SourceError, match="toy: not an XSpace profile"):
-        open_bytes(data, "toy")
-
-
-def test_profiles_are_known_by_their_first_bytes() -> None:
-    assert sniff(sample())
-    assert sniff(sample()[:40])
-    assert sniff(space([Plane("Task Environment", id=7)]))
-    assert not sniff(b"")
-    assert not sniff(b"\n")
-    # An HloProto begins with field 1 as well, but its module begins with a name where a plane has a number.
-    assert not sniff(bytes_field(1, bytes_field(1, b"jit_f")))
 
 
 def test_gzip_is_unpacked_even_in_several_members(tmp_path: Path) -> None:
@@ -235,13 +178,6 @@ def test_a_zip_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SourceError, match=r"toy: decompresses to more than .* bytes, implausible for its size"):
         open_bytes(bomb, "toy")
     assert (scan.unpacked_limit(10**9), scan.unpacked_limit(10**6)) == (8 * 2**30, 10**8)
-
-
-def test_files_that_cannot_be_opened_are_told(tmp_path: Path) -> None:
-    (tmp_path / "empty.pb").touch()
-    for name, what in (("absent.pb", "no such file"), ("empty.pb", "the file is empty"), ("", "is a folder")):
-        with pytest.raises(SourceError, match=what):
-            open_space(tmp_path / name)
 
 
 def gpu_profile() -> bytes:

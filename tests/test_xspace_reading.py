@@ -12,7 +12,7 @@ from every import every
 from roofline.errors import SourceError
 from roofline.sources.xspace import _scan, reading
 from roofline.sources.xspace.scan import Line as FoundLine
-from roofline.sources.xspace.scan import Pair, Steps, Totals, TotalsOf, open_bytes, read_totals
+from roofline.sources.xspace.scan import Steps, Totals, TotalsOf, open_bytes, read_totals
 from xspace_writer import Event, Line, Plane, Ref, Unsigned, space
 
 EVENTS = 400
@@ -87,22 +87,6 @@ def test_the_parts_of_a_line_add_up_to_the_line(nested: bool) -> None:
     assert [parts.by["op"][row] for row in range(len(parts))].count("late") == len({i * i % 7 for i in range(7)})
 
 
-def test_an_execution_that_goes_on_in_the_next_part_is_one_execution() -> None:
-    events = [Event("k", 10 * i, 5, {"launch": Unsigned(7)}) for i in range(EVENTS)]
-    with small_parts() as absorbed:
-        totals = totals_of(events, distinct=("launch",))
-    assert absorbed == [True, True, True]
-    assert (list(totals.count), list(totals.distinct["launch"])) == ([EVENTS], [1])
-
-
-def test_intervals_that_touch_where_parts_meet_are_one() -> None:
-    with small_parts() as absorbed:
-        totals = totals_of([Event("k", 10 * i, 10) for i in range(EVENTS)], intervals=True)
-    assert absorbed == [True, True, True]
-    # From 3 ns, when the line begins, on without a rest.
-    assert (list(totals.intervals), totals.busy_ps) == ([3000, 3000 + 10 * EVENTS], 10 * EVENTS)
-
-
 @every("nested", [True, False])
 def test_a_part_into_which_an_event_reaches_is_read_again(nested: bool) -> None:
     # A loop around the first 250 kernels reaches into the second and the third of four parts, the last stands alone.
@@ -112,51 +96,6 @@ def test_a_part_into_which_an_event_reaches_is_read_again(nested: bool) -> None:
         parts = totals_of(events, nested=nested, distinct=("launch",), intervals=True)
     assert facts(parts) == facts(serial)
     assert absorbed == [False, False, True]
-
-
-def test_a_part_that_begins_inside_an_event_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    guess = _scan.Index.rest_near
-    serial = totals_of(kernels(), threads=1, by=("op",), intervals=True)
-    monkeypatch.setattr(_scan.Index, "rest_near", lambda *asked: guess(*asked) + 2)
-    with small_parts() as absorbed:
-        parts = totals_of(kernels(), by=("op",), intervals=True)
-    assert facts(parts) == facts(serial)
-    assert absorbed == [False, False, False]
-
-
-def cut_at(monkeypatch: pytest.MonkeyPatch, *numbers: int) -> None:
-    """Parts begin with these events."""
-
-    def place(index: _scan.Index, line: int, near: int, hops: int) -> int:
-        walk = _scan.Totals(index, line, [])
-        for _ in range(next(places)):
-            walk.run(1)
-        return walk.position
-
-    places = iter(numbers)
-    monkeypatch.setattr(_scan.Index, "rest_near", place)
-
-
-def test_reading_goes_on_behind_a_part_as_if_it_had_not_been_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The second part knows a and d only, and its last event reaches into the third.
-    names = ["abc"[i % 3] if i < 100 else "ad"[i % 2] for i in range(EVENTS)]
-    events = [Event(name, 10 * i, 200 if i == 199 else 5, {"launch": 1}) for i, name in enumerate(names)]
-    asked = {"steps": Steps.of([(0, 10 * EVENTS + 3000, 1)]), "distinct": ("launch",)}
-    serial = totals_of(events, threads=1, **asked)
-    cut_at(monkeypatch, 100, 200, 300)
-    with small_parts() as absorbed:
-        assert facts(totals_of(events, **asked)) == facts(serial)
-    assert absorbed == [True, False, True]
-
-
-def test_a_clock_that_is_turned_back_where_a_part_ends_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    events = [Event("k", 10 * (i if i < 200 else i - 90), 7) for i in range(EVENTS)]
-    serial = totals_of(events, threads=1, intervals=True)
-    cut_at(monkeypatch, 100, 200, 300)
-    with small_parts() as absorbed:
-        assert facts(totals_of(events, intervals=True)) == facts(serial)
-    # From event 199 back to the time of event 110; the last part begins after all that.
-    assert (serial.rewinds, absorbed) == (1, [True, False, True])
 
 
 @every(("place", "before"), [(20, 0), (200, 1), (390, 3)])
@@ -187,20 +126,6 @@ def test_a_sum_that_only_both_parts_make_too_great_is_told_as_of_the_whole_line(
     assert absorbed == [True, True, False]
 
 
-def test_fractions_and_pairs_are_summed_up_in_the_order_of_the_line() -> None:
-    events = [Event("ab"[i % 2], 10 * i, 5, {"x": 0.1 * i}) for i in range(EVENTS)]
-    with small_parts() as absorbed:
-        sums = totals_of(events, sums=("x",))
-        pairs = totals_of(events, pairs=(Pair(start=1, done=2),)).pairs
-    assert absorbed == []  # nothing to absorb: there was one part
-    first = second = 0.0
-    for i in range(0, EVENTS, 2):
-        first, second = first + 0.1 * i, second + 0.1 * (i + 1)
-    assert list(sums.sums["x"]) == [first, second]
-    assert pairs is not None
-    assert list(pairs.count) == [EVENTS // 2]
-
-
 @given(st.integers(0, 2**32), st.booleans())
 def test_parts_change_nothing_wherever_events_lie(seed: int, nested: bool) -> None:
     dice, clock, events = random.Random(seed), 0, []
@@ -213,18 +138,6 @@ def test_parts_change_nothing_wherever_events_lie(seed: int, nested: bool) -> No
     serial = totals_of(events, threads=1, nested=nested, **asked)
     with small_parts():
         assert facts(totals_of(events, nested=nested, **asked)) == facts(serial)
-
-
-@every("reach", [5, 10 * EVENTS])
-def test_every_byte_is_told_once(reach: int) -> None:
-    events = [Event("first", 0, reach), *(Event("k", 10 * i, 5) for i in range(1, EVENTS))]
-    told: list[tuple[int, int]] = []
-    with small_parts() as absorbed, open_bytes(space([Plane("p", [Line("l", events)])]), "toy") as opened:
-        (line,) = opened.planes[0].lines
-        read_totals(opened, [TotalsOf(line=line)], threads=2, progress=lambda done, total: told.append((done, total)))
-    assert absorbed == [reach == 5] * 3  # an event that reaches over all of them spoils every part
-    assert told[-1] == (line.length, line.length)
-    assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 
 def test_work_beside_leaves_parts_to_both_threads() -> None:

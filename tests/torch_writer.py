@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from roofline.analysis import analyze
-from roofline.report import Finding, Report
+from roofline.report import Report
 
 H200 = {
     "id": 0,
@@ -170,10 +170,6 @@ def steps_of(write: Callable[[Kernels], None]) -> TorchTrace:
 
 def report_on(trace: TorchTrace, folder: Path) -> Report:
     return analyze(trace.write(folder / "trace.json"))
-
-
-def findings_on(trace: TorchTrace, folder: Path, kind: str) -> list[Finding]:
-    return [one for one in report_on(trace, folder).findings if one.kind == kind]
 
 
 def _contiguous(shape: Sequence[int]) -> list[int]:

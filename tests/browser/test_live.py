@@ -112,18 +112,6 @@ def test_a_profile_that_is_being_read_says_how_far_it_is_and_then_shows_itself(w
         watch.close()
 
 
-def test_reading_is_cancelled_and_tried_again_from_the_page(watch: Watch, folder: Path) -> None:
-    with client(folder / "before.csv", read=held_back) as slow:
-        page = watch.page()
-        page.goto(f"{slow.base_url}/run/{slow.get('/index.json').json()['runs'][0]['id']}")
-        page.get_by_role("button", name="Cancel").click()
-        expect(page.get_by_role("alert")).to_have_text("cancelled")
-        page.get_by_role("button", name="Try again").click()
-        expect(page.locator("#word")).to_have_text("reading… 43%")
-        watch.close()
-    watch.complaints[:] = [said for said in watch.complaints if "422" not in said]  # the browser says that the page was an error
-
-
 def test_a_link_with_the_token_opens_the_list_from_anywhere(watch: Watch, folder: Path) -> None:
     with client(folder, token="0" * 48) as server:
         page = watch.page()
@@ -182,16 +170,6 @@ def test_the_list_sorts_and_filters(watch: Watch, server: httpx.Client) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_the_list(watch: Watch, server: httpx.Client, scheme: str) -> None:
     assert violations(home(watch, server, color_scheme=scheme), scheme) == []
-
-
-def test_numbers_in_names_are_sorted_as_numbers(watch: Watch, tmp_path: Path) -> None:
-    for number in (10, 2, 1):
-        (tmp_path / f"run_{number}.csv").write_text(TABLE)
-    with client(tmp_path) as server:
-        page = home(watch, server)
-        page.get_by_role("button", name="Run", exact=True).click()
-        assert names(page) == ["run_1.csv", "run_2.csv", "run_10.csv"]
-        watch.close()
 
 
 def test_the_list_fits_a_phone(watch: Watch, server: httpx.Client) -> None:

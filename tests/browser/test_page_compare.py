@@ -7,19 +7,10 @@ from pathlib import Path
 
 from msgspec import convert
 from playwright.sync_api import expect
-from reading import Opener, at, column, count, download, report, rows, settled, state, still, table_of
+from reading import Opener, at, column, count, download, report, rows, settled, state
 
 from roofline.comparison.values import Figure
 from roofline.render.comparison import figure_cells
-
-
-def test_arrows_go_from_before_to_after_and_can_be_switched_off(show: Opener) -> None:
-    page = show("slower")
-    with_arrows = still(page)
-    at(page, "arrows").uncheck()
-    assert still(page) != with_arrows
-    at(page, "arrows").check()
-    assert still(page) == with_arrows
 
 
 def test_the_svg_has_an_arrow_for_each_op_that_moved(show: Opener, tmp_path: Path) -> None:
@@ -71,18 +62,6 @@ def test_a_difference_selects_its_op(show: Opener) -> None:
     index, delta = next((number, delta) for number, delta in enumerate(found["deltas"]) if delta["after"]["ops"])
     page.locator(f"[data-testid=difference-table] [role=row][data-id='{index}']").click()
     assert state(page)["selected"] == delta["after"]["ops"]
-
-
-def test_differences_sort(show: Opener) -> None:
-    page = show("compare", "tab=compare")
-    page.locator("[data-testid=difference-table] button[data-column=name]").click()
-    names = column(page, "name", "difference-table")
-    assert names == sorted(names, key=str.lower)
-
-
-def test_the_csv_of_a_comparison_has_a_row_a_difference(show: Opener, tmp_path: Path) -> None:
-    page = show("compare", "tab=compare")
-    assert len(table_of(download(page, "export-csv", tmp_path))) == len(report(page, "comparison")["deltas"])
 
 
 def test_both_reports_stand_in_the_page(show: Opener, tmp_path: Path) -> None:

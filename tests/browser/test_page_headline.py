@@ -84,14 +84,6 @@ def test_another_chip_has_its_own_minimum_time_and_no_share_above_100(show: Open
     expect(at(page, "findings")).to_contain_text("layers")  # equal work is one line
 
 
-def test_a_device_of_several_has_its_own_bar(show: Opener) -> None:
-    page = show("hosts", "device=1")
-    both = widths(show("hosts"))
-    expect(at(page, "sentence")).to_have_text(re.compile(r"^Device\s1$"))
-    assert widths(page) != both
-    assert sum(widths(page).values()) == pytest.approx(100, abs=0.1)
-
-
 def test_ops_are_called_by_their_labels_with_the_compilers_name_second(show: Opener) -> None:
     page = show("train", "folded=0")
     longest = report(page)["ops"][0]
@@ -166,10 +158,3 @@ def test_counted_ops_have_twins_a_legend_levels_and_a_table(show: Opener) -> Non
     page.keyboard.press("Escape")
     at(page, "tab-program").click()
     assert column(page, "ratio_hbm", "counters-table") == ["1.5x"]
-
-
-def test_no_figure_of_another_chip_is_above_100_percent(show: Opener) -> None:
-    page = show("train", "chip=v100-sxm2&columns=label,time_s,floor_s,efficiency&panel=lost")
-    assert set(column(page, "time_s")) == set(column(page, "efficiency")) == {"–"}
-    shares = [float(one) for one in re.findall(r"([\d.]+)%", page.locator("#main").inner_text())]
-    assert all(share <= 100 for share in shares)

@@ -1,9 +1,7 @@
 """The program level and the device: one chart, one table, one sheet of peaks with their origins."""
 
-import re
-
 from playwright.sync_api import expect
-from reading import Opener, at, column, count, report, rows, state, words, written
+from reading import Opener, at, column, count, report, rows, words, written
 
 import roofline as rl
 from roofline.machine import PROVENANCES
@@ -44,20 +42,6 @@ def test_points_of_the_program_can_be_switched_off(show: Opener) -> None:
     expect(rows(page, "program-table")).to_have_count(1)
 
 
-def test_the_program_counts_with_and_without_infeed(show: Opener) -> None:
-    page = show("feeds")
-    at(page, "feeds").uncheck()
-    at(page, "tab-program").click()
-    assert column(page, "time_s", "program-table") == ["19 ms"]  # of 28
-
-
-def test_what_counters_measured_stands_beside_the_model(show: Opener) -> None:
-    page = show("counted", "tab=program")
-    assert at(page, "scope-hardware").count() == 1
-    names = " ".join(column(page, "name", "program-table"))
-    assert "counters" in names
-
-
 def test_the_device_has_every_peak_and_where_it_comes_from(show: Opener) -> None:
     page = show("train")
     at(page, "panel-device").click()
@@ -87,12 +71,6 @@ def test_the_device_has_the_ridge_of_each_memory_level(show: Opener) -> None:
     expect(at(page, "device-information")).to_contain_text("Ridge points of matrix bf16")
 
 
-def test_the_device_follows_another_chip(show: Opener) -> None:
-    page = show("feeds", "chip=tpu-v5e&panel=device")
-    expect(at(page, "machine-name")).to_contain_text("v5e")
-    expect(page.locator("[data-testid=ceilings] [data-resource='matrix/bf16']")).to_contain_text("197 TFLOP/s")
-
-
 def test_the_figures_at_the_top_are_those_of_an_average_step(show: Opener) -> None:
     page = show("train")
     average = next(point for point in report(page)["points"] if point["scope"] == "average")
@@ -109,10 +87,3 @@ def test_a_program_that_was_not_timed_shows_its_minimum_time(show: Opener) -> No
     expect(at(page, "figure-floor")).to_contain_text("no measured times")
     written(page, "Attainable FLOP/s")
     assert count(page) == len(report(page)["ops"])
-
-
-def test_a_profile_of_a_cpu_stands_under_its_own_roofs(show: Opener) -> None:
-    page = show("cpu")
-    assert any(re.match(r"HBM |vector |matrix ", text) for text in words(page))
-    assert count(page) == len(report(page)["ops"])
-    assert state(page)["level"] == "hbm"
