@@ -31,6 +31,8 @@ from roofline.machine import Machine
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Product
+from roofline.plan.chips import chips_of
+from roofline.plan.times import training_calibration
 from roofline.prediction import Prediction, predict
 from roofline.report import Expected, Point, Report
 from roofline.workload import Array, Device, IdleReason, Op, ProgramGraph, Recording, Share, Step, Workload
@@ -478,7 +480,12 @@ def test_a_batch_over_devices_adds_up_its_gradients() -> None:
     assert before / 4 < average_ms(report) < before
     added = [op for op in report.ops if op.category == "all-reduce"]
     assert len(added) == 17  # four products of each of four layers, and the table of words
-    assert all(op.expected.family == "added collectives" for op in added)
+    # A scatter and a gather of each, of which plans of the same chips hide the calibrated share, and no more than the work beside them
+    shown, h200 = 1 - training_calibration().values["overlap.data"], chips_of("h200", 4)
+    links = h200.machine.ceiling("nvlink").count
+    for op in added:
+        moved = op.amounts["nvlink"] / shown / op.count * links * 4 / (2 * 3)  # of an all-reduce, 2·3/4 of the bytes cross
+        assert op.expected.time_s == pytest.approx(shown * 2 * h200.gather(moved, 1, 4) * op.count, rel=2e-3)
     with pytest.raises(UsageError, match="cannot be spread"):
         what_if(TRAIN, "shard batch=8")
 

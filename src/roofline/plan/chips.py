@@ -138,6 +138,11 @@ def chips_of(name: str, count: int | None = None, *, slices: int = 1, domain: in
         count = own
     if count is None:
         raise UsageError(f"{name}: how many chips? write them after the name, such as x256")
+    return chips_on(machine, count, slices=slices, domain=domain, network=network)
+
+
+def chips_on(machine: Machine, count: int, *, slices: int = 1, domain: int | None = None, network: float | None = None) -> Chips:
+    """So many chips of a machine, which is one device."""
     if count % slices:
         raise UsageError(f"{count} chips cannot be {slices} slices of one size")
     ceiling = machine.ceiling(NETWORK)

@@ -9,6 +9,8 @@ slices     the gradients of a shard twice over the slow network
 pipeline   a microbatch's tokens to the next stage; a tenth shows, and all of it while the pipeline fills
 """
 
+from collections.abc import Mapping
+
 from .run import Run
 from .times import Times
 from .transformer import Attention, Experts, Layer, Matrix, Model
@@ -102,8 +104,12 @@ def slice_exchange(owned: float, run: Run, times: Times, stage: float) -> float:
 
 
 def _beside_last(whole: float, run: Run, times: Times, stage: float) -> float:
-    beside = LAST_STAGES * stage * min(run.microbatches, run.mesh.pipeline)
-    return max(whole * (1 - times.values["overlap.data"]), whole - beside)
+    return gradients_shown(whole, stage * min(run.microbatches, run.mesh.pipeline), times.values)
+
+
+def gradients_shown(whole: float, beside: float, values: Mapping[str, float]) -> float:
+    """What an exchange of gradients shows beside the last microbatches."""
+    return max(whole * (1 - values["overlap.data"]), whole - LAST_STAGES * beside)
 
 
 def stage_exchange(model: Model, run: Run, times: Times) -> float:

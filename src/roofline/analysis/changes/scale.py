@@ -16,9 +16,12 @@ from ...hlo.scaling.inputs import inputs_of
 from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, dimensions_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...operation import Collective, Product
+from ...plan.chips import chips_on
+from ...plan.exchanges import gradients_shown
+from ...plan.times import training_calibration
 from ...resource import SCALE_UP
 from ...sources.programs import most_memory
-from ...units import number_of
+from ...units import number_of, percent
 from ...workload import RECORDED_ALLOCATIONS, PeakMemory
 from .change_words import Words
 from .single_rows import parts_of, split_product
@@ -26,6 +29,7 @@ from .split_depths import add_up_fewer, cost_of, with_fewer_parts
 from .state import State
 from .traced_scale import TRACED, scale_traced
 
+LEAST_SHOWN = 0.5  # of what an exchange is expected to show: the low bound; the high one is all of it
 LISTED = 8  # dimensions that an error lists when one is not known
 LEAST, MOST = Fraction(1, 2**20), 2**20  # allowed factors
 
@@ -101,7 +105,7 @@ def _with_the_same_tokens(state: State, name: str, times: Fraction) -> None:
 
 
 def shard(state: State, words: Words) -> None:
-    """Split a dimension over devices; sums over it need an all-reduce, which overlaps with nothing."""
+    """Split a dimension over devices; sums over it need an all-reduce, whose time and overlap are those of plans."""
     name, asked = _asked("shard", words)
     devices = int(asked)
     if devices != asked:
@@ -122,10 +126,25 @@ def shard(state: State, words: Words) -> None:
     if not link:
         state.notes.append(f"shard {name}={devices}: {state.after_machine.name} has no known link, so its exchanges are left out")
         return
-    for op, moved in sums:
+    chips = chips_on(state.after_machine.per_device(), -(-devices // state.after_machine.per_device().devices))
+    whole = [op.count * 2 * chips.gather(float(moved), 1, devices) for op, moved in sums]  # a scatter and a gather
+    shown = _shown(state, dimension, sum(whole), devices)
+    for (op, moved), time_s in zip(sums, whole, strict=True):
         crossing = Fraction(2 * (devices - 1) * moved, devices * max(1, rated.count if (rated := state.after_machine.ceiling(link)) else 1))
-        state.add(op, Cost.of({link: crossing}), Collective(kind="all-reduce", devices=devices, bytes=moved, link=link), "all-reduce")
-    state.notes.append(f"shard {name}={devices}: one of {devices} devices, {len(sums):,} all-reduces over {link}, none overlapped")
+        operation = Collective(kind="all-reduce", devices=devices, bytes=moved, link=link)
+        visible = Cost.of({link: crossing * Fraction(shown).limit_denominator(1000)})
+        state.add(op, visible, operation, "all-reduce", LEAST_SHOWN, 1 / shown, shown * time_s)
+    exchanges = f"{len(sums):,} all-reduces over {link}, of which {percent(shown)} shows beside other work"
+    state.notes.append(f"shard {name}={devices}: one of {devices} devices, {exchanges}")
+
+
+def _shown(state: State, dimension: Dimension, whole: float, devices: int) -> float:
+    """The share of all-reduces that nothing hides: of gradients where no weight is split, else between the halves of a layer."""
+    values = training_calibration().values
+    if any(array.is_weight for array, _ in dimension.inputs):
+        return 1 - values["overlap.tensor"]
+    beside = sum(op.time_s or 0.0 for op in state.recording.workload) / devices
+    return gradients_shown(whole, beside, values) / whole if whole else 1.0
 
 
 def _sums(program: Program, dimension: Dimension, found: Found) -> bool:

@@ -84,9 +84,19 @@ class State:
         kernels = None if op.kernels is None else op.kernels * float(times)
         self.ops[index] = replace(self.ops[index], count=op.count * float(times), kernels=kernels)
 
-    def add(self, runs_with: Op, cost: Cost, operation: Operation | None, word: str, least: float = 1.0, most: float = 1.0) -> None:
-        """Add a kernel that runs as often as the op ``runs_with``; ``cost`` is of one execution, with bounds as shares of it."""
-        self.added.append(Added(f"{runs_with.name}.{word}.{len(self.added)}", runs_with, cost, operation, word, bounds=(least, most)))
+    def add(
+        self,
+        runs_with: Op,
+        cost: Cost,
+        operation: Operation | None,
+        word: str,
+        least: float = 1.0,
+        most: float = 1.0,
+        time_s: float | None = None,
+    ) -> None:
+        """Add a kernel that runs as often as ``runs_with``; ``cost`` is of one execution, ``time_s`` of all, with bounds as shares."""
+        name = f"{runs_with.name}.{word}.{len(self.added)}"
+        self.added.append(Added(name, runs_with, cost, operation, word, time_s, (least, most)))
 
     def repeat(self, index: int, word: str, bounds: tuple[float, float], time_s: float | None = None) -> None:
         """Run an op once more, in the same time or in ``time_s``; ``bounds`` are shares of it."""
