@@ -6,20 +6,19 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from ..errors import UnitError, UsageError
+from ..errors import UsageError
 from ..plan.plans import Plan, Plans
 from ..plan.question import question
 from ..plan.search import find_plans
 from ..plan.words import FORMATS, GRAPHS, STACKS
 from ..render.plan.training import TOP, comparison, compiled_text, explanation, plan_rows, plans_text
 from ..render.tables import Paper
-from ..units import parse, parse_count
+from ..units import parse
 from .functions import load_function
-from .options import BROKEN, Parser, at_least, is_page, output_options
+from .options import BROKEN, PRICE, Parser, amount, at_least, is_page, output_options
 from .output import emit, write_message, write_page
 
 TRAIN, SERVE = "train", "serve"  # words for what the chips do, after them; training where neither is said
-PRICE = r"^[$€]|\s*[$€A-Z]*\s*/\s*(h|hour)$|\s*[$€A-Z]{1,3}$"  # a currency and what it is paid for, beside the number
 # quantity of --require -> its dimension, and its value of a plan
 REQUIRED: Mapping[str, tuple[str, Callable[[Plan], float]]] = {
     "step": ("s", lambda plan: plan.step_s),
@@ -181,14 +180,6 @@ def _anchor(text: str) -> str:
 def _without(task: str, words: Sequence[str]) -> list[str]:
     """The words but the one, after the model, that names the task."""
     return [text for place, text in enumerate(words) if not place or text != task]
-
-
-def amount(option: str, text: str | None, unit: str = "") -> float | None:
-    """The number of an option's words, without the unit that may stand beside it."""
-    try:
-        return None if text is None else parse_count(re.sub(unit, "", text))
-    except UnitError as error:
-        raise UsageError(f"{option} {text}: {error}") from None
 
 
 def _pairs(option: str, given: Sequence[str]) -> dict[str, str]:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from ...plan.serving_plans import find_serving
 from ...plan.words import FORMATS
 from ...render.plan.serving import serving_rows, serving_text
-from ..options import Parser, at_least, output_options
+from ..options import PRICE, Parser, amount, at_least, output_options
 from ..output import emit
-from ..plan import PRICE, amount
 
 
 def parser() -> Parser:

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ from .named_values import TakesOptions, Value, former, named_values, replace_for
 
 BROKEN, NOT_KNOWN = 3, 2  # exit status for a condition that is broken, or cannot be decided
 CHIP_VARIABLE = "ROOFLINE_CHIP"
+PRICE = r"^[$€]|\s*[$€A-Z]*\s*/\s*(h|hour)$|\s*[$€A-Z]{1,3}$"  # a currency and what it is paid for, beside the number
 OUTPUTS = ("json", "csv", "parquet", "output", "markdown")  # options that name a file to write
 
 
@@ -175,15 +177,18 @@ def throughput_options(parser: TakesOptions) -> None:
     parser.add_argument("--price", metavar="DOLLARS", help="price of one chip for an hour, for the throughput per dollar (with --per-step)")
 
 
+def amount(option: str, text: str | None, unit: str = "") -> float | None:
+    """The number of an option's words, without the unit that may stand beside it."""
+    try:
+        return None if text is None else parse_count(re.sub(unit, "", text))
+    except UnitError as error:
+        raise UsageError(f"{option} {text}: {error}") from None
+
+
 def chosen_price(args: argparse.Namespace) -> float | None:
     """The price of an hour of one chip."""
-    if args.price is None:
-        return None
-    try:
-        price = parse_count(args.price.strip().removeprefix("$"))
-    except UnitError as error:
-        raise UsageError(f"--price {args.price}: {error}") from None
-    if not args.per_step or price <= 0:
+    price = amount("--price", args.price, PRICE)
+    if price is not None and not args.per_step:
         raise UsageError(f"--price {args.price}: give a price above 0, with --per-step tokens=N")
     return price
 
