@@ -20,7 +20,7 @@ from roofline.render.export import to_json
 from roofline.render.page.html import escaped
 from roofline.render.plan.training import FORMULAS, MEMORY, compiled_text, reason
 from roofline.render.schema import plan_schema
-from roofline.units import show
+from roofline.units import percent, show
 
 WORDS = ["plan", "llama3-8b", "h100", "x16", "--batch", "64", "--seq", "8192"]
 CONTRACT = "mesh microbatch recompute format step_s low_s high_s tokens_per_s_per_chip mfu memory exposed assumed"
@@ -167,6 +167,13 @@ def test_every_term_and_every_byte_is_explained(capsys: pytest.CaptureFixture[st
         assert FORMULAS[part][0] in text
     for part in plans.plans[0].memory:
         assert MEMORY[part] in text
+    # the other figures of the first screen, and the calibrated values of this chip, stack and format alone
+    best = plans.best
+    for figure in (show(plans.flops_per_token, "FLOP", 4), f"{best.tokens_per_s_per_chip:,.1f}", percent(best.exposed_s / best.step_s)):
+        assert figure in text
+    assert {"products.blackwell.nvfp4", "products.blackwell.bf16", "clock.gb200", "rest.megatron", "experts.gpu"} <= plans.constants.keys()
+    assert not {"products.hopper.bf16", "products.blackwell.fp8", "clock.gb300", "experts.tpu", "attention.tpu"} & plans.constants.keys()
+    assert f"products.blackwell.nvfp4 {plans.constants['products.blackwell.nvfp4']:.3g}" in text
 
 
 def test_every_formula_names_a_function() -> None:

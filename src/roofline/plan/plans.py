@@ -20,6 +20,7 @@ EQUAL = 0.05  # plans this close to the best are not told apart
 UNSEEN = 1.15  # by which the interval widens for a chip, and for a format, without published steps (chips left out of the fit: -21 to +10%)
 DAY_S = parse("86400 s", "s")
 HOUR_S = parse("3600 s", "s")
+BY_NAME = ("products", "attention", "experts", "cast", "clock", "rest")  # values of one architecture, chip, stack or format
 ANCHORED = "anchored"  # the band of plans that an anchor corrects
 Fits = Literal["yes", "tight", "needs offload"]
 
@@ -69,7 +70,10 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Plans(Struct, frozen=True, kw_only=True):
-    """The plans of a question, best first, with what was asked; ``devices`` are framework devices, of which a chip has one or two."""
+    """The plans of a question, best first, with what was asked; ``devices`` are framework devices, of which a chip has one or two.
+
+    ``constants`` are the calibrated values of the chip, stack and formats, by name.
+    """
 
     schema: Literal["roofline.plan/1"] = "roofline.plan/1"
     model: str
@@ -86,6 +90,7 @@ class Plans(Struct, frozen=True, kw_only=True):
     capacity: float
     tried: int
     too_large: int
+    constants: dict[str, float]
     evidence: str
     anchor: str
     plans: tuple[Plan, ...]
@@ -111,6 +116,7 @@ class Plans(Struct, frozen=True, kw_only=True):
             capacity=question.usable,
             tried=tried,
             too_large=too_large,
+            constants=constants_of(question),
             evidence=f"80% of {band.rows} {what} of {band.models} models left out; mean error {band.error:.1%}",
             anchor=str(anchor) if anchor else "",
             plans=tuple(plans),
@@ -140,6 +146,16 @@ class Plans(Struct, frozen=True, kw_only=True):
 
 def kind_of(question: Question) -> str:
     return "experts" if question.model.has_experts else "dense"
+
+
+def constants_of(question: Question) -> dict[str, float]:
+    """The calibrated values of a training load that concern a question's chip, stack and formats."""
+    chips, stack, values = question.chips, question.stack, training_calibration().values
+    own = {chips.architecture, chips.machine.chip_name, stack.name, "bf16", "tpu" if chips.is_tpu else "gpu"}
+    own |= {format.name for format in question.formats} | ({"fa2"} if stack.former_attention else set())
+    named = [(name, set(name.split(".")[1:])) for name in values]
+    others = {word for name, words in named if name.partition(".")[0] in BY_NAME for word in words} - own
+    return {name: values[name] for name, words in named if not words & others}
 
 
 def interval(question: Question, run: Run, anchored: bool) -> tuple[float, float]:

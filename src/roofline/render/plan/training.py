@@ -179,17 +179,10 @@ def explanation(plans: Plans, number: int, paper: Paper = PLAIN, *, tokens: floa
         [part, *FORMULAS[part], show(seconds, "s", 4), percent(seconds / plan.step_s)]
         for part, seconds in sorted(plan.parts.items(), key=lambda item: -item[1])
     ]
-    terms.append(["step", plans.evidence, f"{show(plan.low_s, 's', 3)} to {show(plan.high_s, 's', 3)}", show(plan.step_s, "s", 4), "100%"])
+    terms.append(["step", "the sum", "step.step_of", show(plan.step_s, "s", 4), "100%"])
     ledger = [[part, MEMORY[part], show(amount, "B", 3)] for part, amount in plan.memory.items()]
     ledger.append(["capacity", _fits(plan), show(plans.capacity, "B", 3)])
-    rates = (
-        f"{plan.tokens_per_s_per_chip:,.1f} tokens/s per chip = {plans.batch} x {plans.seq} / {show(plan.step_s, 's', 4)} / {plans.chips}; "
-        f"MFU {percent(plan.mfu)} = {show(plans.flops_per_token, 'FLOP', 4)} x {plans.batch} x {plans.seq} / step / {plans.devices} / "
-        f"{plan.format} peak"
-    )
-    if tokens:
-        formula = f"tokens / ({plans.batch} x {plans.seq}) x step / 86,400 s"
-        rates += f"; {run_sentence(plans, plan, tokens, price).rstrip('.')} ({formula})"
+    ledger[-1][1] = f"{_fits(plan)}; of the chip, less --reserve"
     wide = replace(paper, width=WIDEST)
     return "\n".join(
         [
@@ -200,10 +193,38 @@ def explanation(plans: Plans, number: int, paper: Paper = PLAIN, *, tokens: floa
             "",
             table(("memory", "formula", "bytes"), ledger, wide, left=2),
             "",
-            paper.paragraph(rates, rest="  "),
+            table(("figure", "formula", "value"), _figures(plans, plan, tokens, price), wide, left=2),
+            "",
+            paper.paragraph(f"Constants: {', '.join(f'{name} {value:.3g}' for name, value in plans.constants.items())}.", rest="  "),
+            *([paper.paragraph(f"Anchor: {plans.anchor}.", rest="  ")] if plans.anchor else []),
             *([paper.paragraph(f"Assumed: {'; '.join(plan.assumed)}.", rest="  ")] if plan.assumed else []),
         ]
     )
+
+
+def _figures(plans: Plans, plan: Plan, tokens: float | None, price: float | None) -> list[list[str]]:
+    """The other figures of the first screen, with their formulas."""
+    step, per_step = show(plan.step_s, "s", 4), f"{plans.batch} x {plans.seq}"
+    flops = show(plans.flops_per_token, "FLOP", 4)
+    attention = "2·keys·heads·(d_qk + d_v)), keys half the sequence, or the window"
+    spread = f"{step} x {plan.low_s / plan.step_s:.3g} to {plan.high_s / plan.step_s:.3g}: {plans.evidence}"
+    rows = [
+        ["parameters", "k·n of every matrix and expert, norms, embedding, and the head where it is another", _billions(plans.parameters)],
+        ["active", "k·n of the matrices that a token multiplies, and of the head", _billions(plans.active_parameters)],
+        ["FLOP per token", f"3·(2 per active parameter + {attention}; predictors a layer and a head each", flops],
+        ["interval", spread, f"{show(plan.low_s, 's', 3)} to {show(plan.high_s, 's', 3)}"],
+        ["tokens/s per chip", f"{per_step} / {step} / {plans.chips} chips", f"{plan.tokens_per_s_per_chip:,.1f}"],
+        ["MFU", f"{flops} x {per_step} / {step} / {plans.devices} devices / {plan.format} peak", percent(plan.mfu)],
+        ["exposed", "exchanges above / step", percent(plan.exposed_s / plan.step_s)],
+        ["bubble", "(bubble + imbalance) / step", percent(plan.bubble_s / plan.step_s)],
+    ]
+    if tokens:
+        days = plans.days(plan, tokens)
+        rows.append(["days", f"tokens / ({per_step}) x {step} / 86,400 s", f"{days:,.3g}"])
+        rows.append(["chip-hours", f"days x 24 x {plans.chips} chips", f"{days * 24 * plans.chips:,.0f}"])
+        if price:
+            rows.append(["cost", f"chip-hours x {price:g}", f"{plans.cost(plan, tokens, price):,.0f}"])
+    return rows
 
 
 MEMORY = {
