@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,6 @@ from roofline.errors import RooflineError, SourceError
 from roofline.render.export import to_parquet
 from roofline.selection import narrow
 from roofline.sources import read
-from roofline.sources.table import columns as table_columns
 from roofline.sources.table.recording import _name_and_unit
 from roofline.workload import Op
 
@@ -231,23 +229,9 @@ def test_the_unit_is_what_the_last_brackets_of_a_header_hold(header: str, told: 
     assert _name_and_unit(header) == told
 
 
-PIECES = st.sampled_from(["a", "1", ",", ",", "\n", " ", '"', "'=", "#", "\r\n", "\r", "\t", "\x85", ";", "x,2,3\n", "z,1,2\r\n"])
-
-
-@given(st.lists(PIECES, max_size=25).map("".join))
-def test_a_table_that_is_split_at_its_commas_is_the_table_that_a_csv_reader_reads(text: str) -> None:
-    text = f"name,time,bytes\n{text}"
-    how = partial(table_columns._cell_reader, is_guarded="'" in text, holds_numbers={"time", "bytes"}.__contains__)
-    split = table_columns._unquoted_csv(text, ",", how)
-    if split is not None:
-        assert split == table_columns._any_csv(text, ",", how, Path("ops.csv"))
-
-
-def test_a_plain_table_is_split_at_its_commas() -> None:
-    how = partial(table_columns._cell_reader, is_guarded=True, holds_numbers={"time", "flops"}.__contains__)
-    read_cells = table_columns._unquoted_csv("name, time,flops,bytes\r\na,1,1e3,1\r\nb , '-2, 7 ,2\r\n", ",", how)
-    # A column is numbers where all of its cells are plain ones, and stays as it was written where one is not.
-    assert read_cells == {"name": ["a", "b"], "time": ["1", "-2"], "flops": [1000.0, 7.0], "bytes": ["1", "2"]}
+def test_blanks_and_the_apostrophes_of_spreadsheets_are_no_part_of_a_cell(tmp_path: Path) -> None:
+    ops = ops_of(tmp_path, "name, time,flops,bytes\r\n# a comment\r\n\r\n'=a,1,1e3,1\r\nb , '+2, 7 ,2\r\n")
+    assert [(op.name, op.time_s, op.cost["matrix/bf16"]) for op in ops] == [("=a", 1.0, 1000.0), ("b", 2.0, 7.0)]
 
 
 def test_an_unknown_amount_in_one_step_leaves_the_sum_unknown(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from every import every
 from roofline.errors import UnitError
-from roofline.units import EXAMPLES, UNITS, parse, parse_plain, percent, plain, show
+from roofline.units import EXAMPLES, parse, percent, plain, show
 
 
 @every(
@@ -80,29 +80,3 @@ def test_unknown_is_shown_as_a_dash_and_never_as_zero() -> None:
 def test_plain_numbers_group_their_digits() -> None:
     assert plain(3120.76) == "3,121"
     assert plain(math.inf) == "inf"
-
-
-WRITTEN = st.one_of(
-    st.floats(0, 1e12).map(repr),
-    st.floats(0, 1e12).map(lambda number: f"{number:.4f}"),
-    st.integers(0, 10**20).map(str),
-    st.sampled_from(["", "?", "-3", "-0", "inf", "nan", "1,024", "1_0", ".5", "5.", "1e3", "1e400", "+2", "7" * 410, "0", "abc"]),
-)
-
-
-@given(st.lists(st.tuples(WRITTEN, st.sampled_from(["", " "]), st.sampled_from([*UNITS, "Gb", "foo"]))), st.sampled_from(sorted(EXAMPLES)))
-def test_many_quantities_in_one_pass_are_what_each_is(written: list[tuple[str, str, str]], dimension: str) -> None:
-    texts = ["".join(parts) for parts in written]
-    for text, found in zip(texts, parse_plain(texts, dimension), strict=True):
-        if found is not None:
-            assert found == parse(text, dimension)
-
-
-def test_plain_quantities_are_read_in_one_pass() -> None:
-    # 2.5 of 1024² bytes, an eighth of 4000, and bare numbers in the unit that is given.
-    assert parse_plain(["2.5 MiB", "4 kbit", "3GB"], "B") == [2.5 * 1024**2, 500.0, 3e9]
-    assert parse_plain(["3.1", "2 us"], "s", "ms") == [0.0031, 2e-6]
-
-
-def test_what_is_not_plain_is_left_to_be_read_alone() -> None:
-    assert parse_plain(["1,024 B", "3 s", "?", "-1 B", "0", "inf B"], "B") == [None] * 6

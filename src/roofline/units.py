@@ -11,7 +11,6 @@ the unit with the value (``"3.35 TB/s"``); a bare number is in base units.
 
 import math
 import re
-from collections.abc import Sequence
 
 from .errors import UnitError, excerpt
 
@@ -62,8 +61,6 @@ _NUMBER = (
     r"(?is)\s*(?:(?P<digits>[+-]?(?:\d[\d_,]*\.?\d*|\.\d+))(?P<exponent>[eE][+-]?\d+)?|(?P<infinite>[+-]?inf(?:inity)?))"
     r"\s*(?P<unit>.*?)\s*\Z"
 )
-_IN_UNITS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ/%µμ \t\n\r\v\f"
-_SMALLEST = 1e-290  # above it floats have full precision, also after scaling
 _LONGEST = 400  # characters of a quantity, its unit included
 _LONGEST_EXPONENT = len("e+308")  # longer exponents exceed a float, and exact arithmetic with them would not end
 
@@ -126,47 +123,6 @@ def parse(value: str | float, dimension: str) -> float:
     if math.isnan(number) or number < 0:
         raise UnitError(f"{value!r} is negative or not a number; a quantity is 0 or more, like '{EXAMPLES[dimension]}'")
     return number
-
-
-def parse_plain(texts: Sequence[str], dimension: str, unit: str = "") -> list[float | None]:
-    """Many texts such as ``1.23 GB`` parsed in one pass, as `parse` does; ``None`` for 0 and for a text that needs `parse` itself.
-
-    A decimal prefix adds to the exponent and a binary one scales a float exactly, so the results are the same. Bare numbers are in
-    ``unit``.
-
-    >>> parse_plain(["3.1 ms", "2us", "0.5", "1,024 s", "3 GB"], "s")
-    [0.0031, 2e-06, 0.5, None, None]
-    """
-    found: list[float | None] = []
-    scales: dict[str, tuple[str, float] | None] = {"": _scale(unit, dimension)}
-    for text in texts:
-        number = text.rstrip(_IN_UNITS)
-        written = text[len(number) :]
-        if written not in scales:
-            scales[written] = _scale(written.strip(), dimension)
-        scale = scales[written]
-        try:
-            value = float(number + scale[0]) * scale[1] if scale and len(text) <= _LONGEST else math.nan
-        except ValueError:
-            value = math.nan
-        found.append(value if _SMALLEST < value < math.inf else None)
-    return found
-
-
-def _scale(unit: str, dimension: str) -> tuple[str, float] | None:
-    """A unit as an exponent to append to a number, and a power of two; ``None`` for an hour, which is neither, or for a wrong unit.
-
-    >>> _scale("GB", "B"), _scale("KiB", "B"), _scale("kbit", "B"), _scale("h", "s")
-    (('e9', 1.0), ('e0', 1024.0), ('e3', 0.125), None)
-    """
-    found, many, of = UNITS.get(unit, ("", 1, 1)) if unit else (dimension, 1, 1)
-    exponent = 0
-    while many % 10 == 0:
-        many, exponent = many // 10, exponent + 1
-    while of % 10 == 0:
-        of, exponent = of // 10, exponent - 1
-    is_exact = many & (many - 1) == 0 == of & (of - 1)
-    return (f"e{exponent}", many / of) if found == dimension and is_exact else None
 
 
 def parse_count(text: str) -> float:

@@ -16,22 +16,23 @@ In ``time``, ``flops`` and ``bytes`` an empty cell is unknown; in a resource's o
 """
 
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import cast
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from ...cost import Cost, sum_or_unknown
+from ...cost import Amount, Cost, sum_or_unknown
 from ...dtypes import dtype
 from ...errors import RooflineError, SourceError, did_you_mean, excerpt
 from ...machine import Machine
 from ...resource import CROSS_LANE_UNITS, HBM, MEMORY_UNITS, UNNAMED_WORK, Resource, named
-from ...units import parse, parse_plain
+from ...units import parse
 from ...workload import COST_PROVENANCES, Coverage, Op, Recording, Share, StepsOnDevice, Workload
-from .columns import PARQUET_MAGIC, Cell, columns_of
+from .rows import PARQUET_MAGIC, Cell, rows_of
 
 WORDS = ("name", "category", "module", "scope", "location", "phase")
 NUMBERS = ("count", "kernels")
@@ -61,15 +62,13 @@ _TIME_AND_UNIT = re.compile(r"((?:self_)?time|duration)_([nuµm]s)", re.IGNORECA
 
 
 class Column(Struct, frozen=True):
-    """A known column: its field or resource, and the unit in its header, which applies to bare numbers."""
+    """A known column: its place and header, its field or resource, and the unit in its header, which applies to bare numbers."""
 
+    place: int
     header: str
     field: str
     resource: Resource | None = None
     unit: str = ""
-
-
-Columns = dict[str, Column]  # by field
 
 
 def sniff(head: bytes, path: Path) -> bool:
@@ -86,29 +85,30 @@ def sniff(head: bytes, path: Path) -> bool:
 
 def read(path: Path, target: Machine | None = None) -> Recording:
     """A table as a recording; errors name the row and the column."""
-    cells = columns_of(path, _holds_numbers)
-    count = len(next(iter(cells.values()), ()))
-    if not count:
+    headers, rows = rows_of(path)
+    if not headers:
         raise SourceError(f"{path}: the table has no rows")
-    found, ignored = _columns(cells, path)
-    columns = {column.field: column for column in found}
+    columns, ignored = _columns(headers, path)
     fields = columns.keys()
     if "name" not in fields:
-        raise SourceError(f"{path}: no column 'name'; found {', '.join(repr(str(h)) for h in list(cells)[:8])}")
+        raise SourceError(f"{path}: no column 'name'; found {', '.join(repr(str(h)) for h in headers[:8])}")
     if not any(column.resource or column.field in ("flops", "bytes", "time") for column in columns.values()):
         raise SourceError(f"{path}: no column with a time, FLOP or bytes; add 'time', 'flops', 'bytes' or a resource such as 'matrix/bf16'")
-    table = Table(cells, columns, count)
-    ops = _ops(table)
-    if table.errors:
-        number, error = min(table.errors, key=lambda one: one[0])
-        raise SourceError(f"{path}: row {number}: {error}")
+    if {"bytes", HBM.name} <= fields:
+        raise SourceError(f"{path}: 'bytes' and 'hbm' are both main-memory traffic; keep one")
+    table, ops = Table(columns), list[Op]()
+    for number, cells in enumerate(rows, 1):
+        try:
+            ops.append(table.op(cells))
+        except RooflineError as error:
+            raise SourceError(f"{path}: row {number}: {error}") from None
+    if not ops:
+        raise SourceError(f"{path}: the table has no rows")
     notes = [f"ignored columns: {', '.join(ignored)}"] if ignored else []
-    named = any(column.resource and column.resource.is_arithmetic for column in columns.values())
-    if "flops" in fields and not named and (bare := _without_format(table)):
-        notes.append(f"{bare:,} of {count:,} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
-    if fields & {"step", "device"}:
-        ops = _merge(ops)
-    return Recording(workload=Workload(ops), format="table", files=(str(path),), coverage=_coverage(ops), notes=tuple(notes))
+    if table.without_format:
+        notes.append(f"{table.without_format:,} of {len(ops):,} rows have FLOP but no dtype; assuming {_DEFAULT_DTYPE}")
+    merged = _merge(ops) if fields & {"step", "device"} else tuple(ops)
+    return Recording(workload=Workload(merged), format="table", files=(str(path),), coverage=_coverage(merged), notes=tuple(notes))
 
 
 def _plain(header: str) -> str:
@@ -134,17 +134,18 @@ def _name_and_unit(header: str) -> tuple[str, str]:
     return header, ""
 
 
-def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str]]:
-    """The known columns, and the headers of the others. A header that is nearly a known one is taken for a misspelling: an error."""
-    columns, ignored = [], []
-    for header in headers:
+def _columns(headers: Iterable[str], path: Path) -> tuple[dict[str, Column], list[str]]:
+    """The known columns by field, and the headers of the others. One that is nearly a known header is a misspelling: an error."""
+    columns: list[Column] = []
+    ignored = []
+    for place, header in enumerate(headers):
         name, (_, unit) = _plain(header), _name_and_unit(header)
         if name in RESULTS or ":" in name:  # bandwidth:hbm and the like
             continue
         if name in PLAIN:
-            columns.append(Column(header, name, unit=unit))
+            columns.append(Column(place, header, name, unit=unit))
         elif _is_resource(name):
-            columns.append(Column(header, name, Resource(name), unit))
+            columns.append(Column(place, header, name, Resource(name), unit))
         elif hint := did_you_mean(name, [known for known in PLAIN if known not in ("unit", "step", "device")]):
             raise SourceError(f"{path}: unknown column {header!r}{hint}")
         else:
@@ -152,7 +153,7 @@ def _columns(headers: Iterable[str], path: Path) -> tuple[list[Column], list[str
     twice = [column.field for column in columns]
     if doubled := sorted({field for field in twice if twice.count(field) > 1}):
         raise SourceError(f"{path}: more than one column gives {', '.join(doubled)}")
-    return columns, ignored
+    return {column.field: column for column in columns}, ignored
 
 
 def _is_resource(name: str) -> bool:
@@ -165,190 +166,79 @@ def _is_resource(name: str) -> bool:
     return unit.removesuffix(".read").removesuffix(".write") in (*MEMORY_UNITS, *CROSS_LANE_UNITS) or Resource(name).is_link
 
 
-def _holds_numbers(header: str) -> bool:
-    """Whether the cells of a column are quantities in base units."""
-    name, (_, unit) = _plain(header), _name_and_unit(header)
-    return not unit and (name in QUANTITIES or (name not in (*PLAIN, *RESULTS) and ":" not in name and _is_resource(name)))
+class Table(Struct):
+    """The columns of a table, by field; ``without_format`` counts the rows that have FLOP and no number format."""
 
+    columns: Mapping[str, Column]
+    without_format: int = 0
+    resources: list[Column] = field(default_factory=list)
+    names_arithmetic: bool = False
 
-class Table(Struct, frozen=True):
-    """The cells of a table by header, its columns by field, and the errors found: the number of the row, and the message."""
+    def __post_init__(self) -> None:
+        self.resources = [column for column in self.columns.values() if column.resource is not None]
+        self.names_arithmetic = any(column.resource is not None and column.resource.is_arithmetic for column in self.resources)
 
-    cells: Mapping[str, Sequence[Cell]]
-    columns: Columns
-    count: int
-    errors: list[tuple[int, str]] = field(default_factory=list)
+    def op(self, cells: Sequence[Cell]) -> Op:
+        """The op of a row."""
+        name = self.word(cells, "name")
+        if not name:
+            raise SourceError("no name")
+        count, time_s = self.number(cells, "count", "1"), self.number(cells, "time", "s")
+        provenance = self.word(cells, "provenance") or "user"
+        if provenance not in COST_PROVENANCES:
+            raise SourceError(f"unknown provenance {provenance!r}; use one of {', '.join(COST_PROVENANCES)}")
+        return Op(
+            name=name,
+            category=self.word(cells, "category"),
+            module=self.word(cells, "module"),
+            scope=self.word(cells, "scope"),
+            location=self.word(cells, "location"),
+            phase=self.word(cells, "phase"),
+            cost=self.cost(cells),
+            count=1 if count is None else count,
+            kernels=self.number(cells, "kernels", "1"),
+            time_s=time_s,
+            self_time_s=self.number(cells, "self_time", "s"),
+            by_step=self.share(cells, "step", count, time_s),
+            by_device=self.share(cells, "device", count, time_s),
+            work_provenance=provenance,
+            bytes_provenance=provenance,
+        )
 
-    def words(self, name: str) -> list[str]:
-        """A column of text; empty texts if the table has no such column."""
+    def word(self, cells: Sequence[Cell], name: str) -> str:
+        """A cell of text, equal ones as one object; empty if the table has no such column."""
         column = self.columns.get(name)
-        if column is None:
-            return [""] * self.count
-        cells = self.cells[column.header]
-        if {*map(type, cells)} != {str}:
-            cells = ["" if cell is None else str(cell) for cell in cells]
-        return list(cast(Sequence[str], cells))
+        cell = "" if column is None else cells[column.place]
+        return sys.intern(cell) if isinstance(cell, str) else "" if cell is None else str(cell)
 
-    def numbers(self, name: str, dimension: str) -> list[float | None]:
-        """A column of quantities in base units; ``None`` if a cell is empty or unknown, or the table has no such column."""
+    def number(self, cells: Sequence[Cell], name: str, dimension: str) -> float | None:
+        """A quantity in base units; ``None`` if the cell is empty or unknown, or the table has no such column."""
         column = self.columns.get(name)
-        if column is None:
-            return [None] * self.count
-        cells = self.cells[column.header]
-        return _plain_numbers(cells, column) or self._quantities(cells, column, dimension)
+        return None if column is None else _quantity(cells[column.place], column, dimension)
 
-    def amounts(self, column: Column, resource: Resource) -> list[float | None]:
-        """The column of a resource, in which an empty cell is 0."""
-        cells = self.cells[column.header]
-        if (plain := _plain_numbers(cells, column)) is not None:
-            return plain
-        numbers = self._quantities(cells, column, resource.measure)
-        return [0.0 if isinstance(cell, str) and not cell.strip() else number for cell, number in zip(cells, numbers, strict=True)]
+    def share(self, cells: Sequence[Cell], name: str, count: float | None, time_s: float | None) -> tuple[Share, ...]:
+        """The step or the device of a row, with its executions and time."""
+        key = self.number(cells, name, "1")
+        return () if key is None else (Share(key=int(key), count=1 if count is None else count, time_s=time_s or 0.0),)
 
-    def _quantities(self, cells: Sequence[Cell], column: Column, dimension: str) -> list[float | None]:
-        """Cells in base units; an invalid cell is reported once, for its first row."""
-        if {*map(type, cells)} != {str}:
-            return [self._number(row, cell, column, dimension) for row, cell in enumerate(cells, start=1)]
-        words = cast(Sequence[str], cells)
-        numbers = parse_plain(words, dimension, column.unit)
-        known: dict[str, float | None] = {}
-        for place in [place for place, number in enumerate(numbers) if number is None]:
-            word = words[place]
-            if word not in known:
-                known[word] = self._number(place + 1, word, column, dimension)
-            numbers[place] = known[word]
-        return numbers
-
-    def _number(self, row: int, cell: Cell, column: Column, dimension: str) -> float | None:
-        try:
-            return _quantity(cell, column, dimension)
-        except RooflineError as error:
-            self.errors.append((row, f"column {column.header!r}: {error}"))
-            return None
+    def cost(self, cells: Sequence[Cell]) -> Cost:
+        """The cost of a row. Without a column for arithmetic, the arithmetic is unknown; likewise for bytes."""
+        amounts: dict[Resource, Amount | None] = {}
+        for column in self.resources:
+            cell = cells[column.place]
+            assert column.resource is not None
+            amounts[column.resource] = 0 if cell == "" else _quantity(cell, column, column.resource.measure)
+        if "bytes" in self.columns or not any(resource.measure == "B" for resource in amounts):
+            amounts[HBM] = self.number(cells, "bytes", "B")
+        if not self.names_arithmetic:  # else 'flops' repeats their sum
+            number, flops = self.word(cells, "dtype"), self.number(cells, "flops", "FLOP")
+            self.without_format += bool(flops and not number)
+            known = "flops" in self.columns
+            amounts[_work_resource(self.word(cells, "unit") or "matrix", number or _DEFAULT_DTYPE) if known else UNNAMED_WORK] = flops
+        return Cost.of(amounts)
 
 
-def _plain_numbers(cells: Sequence[Cell], column: Column) -> list[float | None] | None:
-    """The numbers of a column that has only bare numbers, which is the fast and usual case; else ``None``."""
-    types = {*map(type, cells)}
-    if column.unit or not types <= {int, float, str}:
-        return None
-    try:
-        numbers = cast(list[float], cells) if types == {float} else list(map(float, cells))  # type: ignore[arg-type]  # none is None
-    except (ValueError, OverflowError):
-        return None
-    # A NaN makes the sum NaN, for which the comparison is false.
-    return cast(list[float | None], numbers) if min(numbers, default=0) >= 0 and sum(numbers) < INFINITE else None
-
-
-def _without_format(table: Table) -> int:
-    """The number of rows that have FLOP and no number format."""
-    formats = table.words("dtype")
-    return (
-        sum(1 for flops, number in zip(table.numbers("flops", "FLOP"), formats, strict=True) if flops and not number)
-        if "" in formats
-        else 0
-    )
-
-
-def _ops(table: Table) -> tuple[Op, ...]:
-    """The ops of a table."""
-    words = [table.words(word) for word in WORDS]
-    counts = [1 if count is None else count for count in table.numbers("count", "1")]
-    times = table.numbers("time", "s")
-    steps, devices = (_parts(table, place, counts, times) for place in ("step", "device"))
-    provenances = [word or "user" for word in table.words("provenance")]
-    costs = _costs(_amounts(table), table.count)
-    if not all(words[0]):
-        table.errors.append((words[0].index("") + 1, "no name"))
-    for wrong in {*provenances} - {*COST_PROVENANCES}:
-        known = ", ".join(COST_PROVENANCES)
-        table.errors.append((provenances.index(wrong) + 1, f"unknown provenance {wrong!r}; use one of {known}"))
-    numbers = (counts, table.numbers("kernels", "1"), times, table.numbers("self_time", "s"))
-    return tuple(
-        [
-            Op(
-                name=name,
-                category=category,
-                module=module,
-                scope=scope,
-                location=location,
-                phase=phase,
-                cost=cost,
-                count=count,
-                kernels=kernels,
-                time_s=time_s,
-                self_time_s=self_time_s,
-                by_step=step,
-                by_device=device,
-                work_provenance=provenance,
-                bytes_provenance=provenance,
-            )
-            for name, category, module, scope, location, phase, cost, count, kernels, time_s, self_time_s, step, device, provenance in zip(
-                *words, costs, *numbers, steps, devices, provenances, strict=True
-            )
-        ]
-    )
-
-
-def _parts(table: Table, place: str, counts: Sequence[float], times: Sequence[float | None]) -> list[tuple[Share, ...]]:
-    """The step or the device of each row, with its executions and time."""
-    if place not in table.columns:
-        return [()] * table.count
-    return [
-        () if key is None else (Share(key=int(key), count=count, time_s=time_s or 0.0),)
-        for key, count, time_s in zip(table.numbers(place, "1"), counts, times, strict=True)
-    ]
-
-
-def _costs(amounts: Mapping[Resource, Sequence[float | None]], count: int) -> list[Cost]:
-    """The cost of each row; rows with equal amounts share one."""
-    resources = tuple(amounts)
-    known: dict[tuple[float | None, ...], Cost] = {}
-    costs = []
-    for row in zip(*amounts.values(), strict=True) if amounts else [()] * count:
-        cost = known.get(row)
-        if cost is None:
-            used = tuple([(resource, amount) for resource, amount in zip(resources, row, strict=True) if amount])
-            unknown = [resource for resource, amount in zip(resources, row, strict=True) if amount is None] if None in row else ()
-            cost = known[row] = Cost(used, frozenset(unknown))
-        costs.append(cost)
-    return costs
-
-
-def _amounts(table: Table) -> dict[Resource, list[float | None]]:
-    """The amounts on each resource. Without a column for arithmetic, the arithmetic is unknown; likewise for bytes."""
-    columns = table.columns
-    amounts = {column.resource: table.amounts(column, column.resource) for column in columns.values() if column.resource is not None}
-    if "bytes" in columns or not any(resource.measure == "B" for resource in amounts):
-        if "bytes" in columns and HBM in amounts:
-            table.errors.append((1, "'bytes' and 'hbm' are both main-memory traffic; keep one"))
-        amounts[HBM] = table.numbers("bytes", "B")
-    if not any(resource.is_arithmetic for resource in amounts):  # else 'flops' repeats their sum
-        flops = table.numbers("flops", "FLOP")
-        units, formats = table.words("unit"), table.words("dtype")
-        known = _work_resources(table, units, formats) if "flops" in columns else {("", ""): UNNAMED_WORK}
-        resources = {*known.values()}
-        for resource in resources:
-            rows = zip(units, formats, flops, strict=True)
-            amounts[resource] = (
-                flops if len(resources) == 1 else [amount if known[unit, kind] == resource else 0.0 for unit, kind, amount in rows]
-            )
-    return {resource: amounts[resource] for resource in sorted(amounts)}
-
-
-def _work_resources(table: Table, units: Sequence[str], formats: Sequence[str]) -> dict[tuple[str, str], Resource]:
-    """The resource that does the arithmetic, for each pair of unit and dtype in the table."""
-    known = {}
-    for unit, number in dict.fromkeys(zip(units, formats, strict=True)):
-        try:
-            known[unit, number] = _work_resource(unit or "matrix", number or _DEFAULT_DTYPE)
-        except RooflineError as error:
-            row = next(row for row, words in enumerate(zip(units, formats, strict=True), 1) if words == (unit, number))
-            table.errors.append((row, str(error)))
-            known[unit, number] = UNNAMED_WORK
-    return known
-
-
+@lru_cache(maxsize=1_000)  # rows repeat their formats
 def _work_resource(unit: str, number: str) -> Resource:
     if unit not in ("matrix", "vector"):
         raise SourceError(f"unit {unit!r} is not a compute unit; write 'matrix' or 'vector'")
@@ -370,9 +260,12 @@ def _quantity(cell: Cell, column: Column, dimension: str) -> float | None:
     if isinstance(cell, float) and cell != cell:  # NaN is how data frames write a missing number
         return None
     text = f"{cell} {column.unit}" if column.unit and re.fullmatch(r"[-+\d.,_eE]+", str(cell).strip()) else cell
-    number = parse(text, dimension)
+    try:
+        number = parse(text, dimension)
+    except RooflineError as error:
+        raise SourceError(f"column {column.header!r}: {error}") from None
     if number == INFINITE:
-        raise SourceError(f"{excerpt(str(cell))} is infinite; leave the cell empty if it is unknown")
+        raise SourceError(f"column {column.header!r}: {excerpt(str(cell))} is infinite; leave the cell empty if it is unknown")
     return number
 
 
