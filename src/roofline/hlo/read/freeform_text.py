@@ -9,7 +9,7 @@ import re
 from msgspec import Struct
 
 from ..ir.malformed import Malformed, excerpt
-from .lexing import STRING, split, without_comments
+from .lexing import COMMENT, STRING, split, without_comments
 
 ROLES = {
     "calls": "calls",
@@ -25,10 +25,8 @@ ROLES = {
 }
 _LISTS = ("branch_computations", "called_computations")  # attributes that are lists of computations, in braces
 
-_COMMENT = r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
-_BLANK = re.compile(rf"(?:\s++|{_COMMENT})*+")
-_COMMENTS = re.compile(rf"({STRING})|{_COMMENT}", re.DOTALL)
-_NEST = re.compile(rf"{STRING}|{_COMMENT}|[{{}}()\[\]\"]|/\*", re.DOTALL)
+_BLANK = re.compile(rf"(?:\s++|{COMMENT})*+")
+_NEST = re.compile(rf"{STRING}|{COMMENT}|[{{}}()\[\]\"]|/\*", re.DOTALL)
 _SHUT = {"{": "}", "(": ")", "[": "]"}
 _ENTRY = re.compile(r"ENTRY(?=\s|/)")
 _ROOT = re.compile(r"ROOT(?=\s|/)")
@@ -116,6 +114,28 @@ class Scanner(Struct):
             raise Malformed(f"expected a computation, found {excerpt(self.text[start:].partition(chr(10))[0].strip())}")
         return (entry is not None, name[1]), at + 1
 
+    def module(self) -> tuple[tuple[str, str], int]:
+        """``HloModule name, key=value, …``: the name and the attributes, and where they end."""
+        at = self.after_blanks(0) + len("HloModule")
+        name = re.match(r"[^,\n]*", self.text[at:])
+        assert name is not None
+        attributes, end = self.attributes(at + name.end())
+        return (name[0], ", ".join(f"{key}={self.text[slice(*place)]}" for key, place in attributes)), end
+
+    def attributes(self, at: int) -> tuple[list[tuple[str, tuple[int, int]]], int]:
+        """``, key=value, …``: each name, and where its value starts and ends; and where no comma and further attribute follow."""
+        attributes = []
+        while self.text.startswith(",", at := self.after_blanks(at)):
+            at = self.after_blanks(at + 1)
+            key = _KEY.match(self.text, at)
+            equals = self.after_blanks(key.end()) if key else at
+            if key is None or not self.text.startswith("=", equals):
+                raise Malformed(f"expected name=value at {excerpt(self.text[at:])}")
+            start = self.after_blanks(equals + 1)
+            at = self.end_of_value(start)
+            attributes.append((key[0], (start, at)))
+        return attributes, at
+
     def instruction(self) -> tuple[tuple[list[Written], list[Inline]], int]:
         """The instruction at the start of the text, after those among its operands; the computations written in it; and where it ends.
 
@@ -139,31 +159,25 @@ class Scanner(Struct):
         shape, opcode, inside, at = self.expression(self.after_blanks(at + 1))
         inside = self.operands(opcode, inside, instructions, name[1])
         rest: list[str] = []
-        while self.text.startswith(",", at := self.after_blanks(at)):
-            at = self.after_blanks(at + 1)
-            key = _KEY.match(self.text, at)
-            equals = self.after_blanks(key.end()) if key else at
-            if key is None or not self.text.startswith("=", equals):
-                raise Malformed(f"expected name=value at {excerpt(self.text[at:])}")
-            start = self.after_blanks(equals + 1)
-            at = self.end_of_value(start)
-            value = self.text[start:at]
-            if key[0] in ROLES and value.startswith("{") and "=" in value:
-                value = self.computations(name[1], key[0], start, at, inline)
-            rest.append(f", {key[0]}={_without_comments(value)}")
+        attributes, at = self.attributes(at)
+        for key, (start, end) in attributes:
+            value = self.text[start:end]
+            if key in ROLES and value.startswith("{") and "=" in value:
+                value = self.computations(name[1], key, start, end, inline)
+            rest.append(f", {key}={without_comments(value)}")
         instructions.append(Written(root[0] if root else "", name[1], shape, opcode, inside, "".join(rest)))
         return (instructions, inline), at
 
     def expression(self, at: int) -> tuple[str, str, str, int]:
         """``shape opcode(operands)`` without the attributes; the shape may be missing."""
         after = self.end_of_shape(at)
-        shape = re.sub(r"\]\s+\{", "]{", _without_comments(self.text[at:after]))
+        shape = re.sub(r"\]\s+\{", "]{", without_comments(self.text[at:after]))
         opcode = _expect(_OPCODE.match(self.text, at := self.after_blanks(after) if shape else at))
         at = self.after_blanks(opcode.end())
         if not self.text.startswith("(", at):
             raise _Unexpected
         end = self.end_of_nest(at)
-        return shape, opcode[0], _without_comments(self.text[at + 1 : end - 1]), end
+        return shape, opcode[0], without_comments(self.text[at + 1 : end - 1]), end
 
     def end_of_shape(self, at: int) -> int:
         """The position after a shape, if there is one here."""
@@ -220,7 +234,7 @@ class Scanner(Struct):
             inline.append(Inline(f"{name}.{key}", inner, start + 1))
             return f"%{inline[-1].name}"
         names = []
-        for item in split(_without_comments(inner)):
+        for item in split(without_comments(inner)):
             if item.startswith("{"):
                 inline.append(Inline(f"{name}.{key}.{len(inline)}", item[1:-1], start + 1))
                 names.append(f"%{inline[-1].name}")
@@ -237,13 +251,6 @@ def _expect(match: re.Match[str] | None) -> re.Match[str]:
     if match is None:
         raise _Unexpected
     return match
-
-
-def _without_comments(text: str) -> str:
-    """The text without comments, but with the line breaks in them."""
-    if "//" not in text and "/*" not in text:
-        return text
-    return _COMMENTS.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
 
 
 def operand_names(inside: str) -> list[str]:

@@ -108,17 +108,15 @@ def split(text: str) -> list[str]:
     return items if items != [""] else []
 
 
+COMMENT = r"//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/"
+_COMMENTS = re.compile(rf"({STRING})|{COMMENT}", re.DOTALL)
+
+
 def without_comments(text: str) -> str:
-    """The text without ``/*…*/``."""
-    pieces = []
-    position = 0
-    while (start := text.find("/*", position)) >= 0:
-        pieces.append(text[position:start])
-        end = text.find("*/", start + 2)
-        if end < 0:
-            raise Malformed(f"unterminated comment: {excerpt(text[start:])}")
-        position = end + 2
-    return "".join([*pieces, text[position:]])
+    """The text without comments, but with the line breaks in them."""
+    if "//" not in text and "/*" not in text:
+        return text
+    return _COMMENTS.sub(lambda match: match[1] or " " + "\n" * match[0].count("\n"), text)
 
 
 _LINE_COMMENT = re.compile(rf'{STRING}|/\*[^*]*+(?:\*(?!/)[^*]*+)*+\*/|"|/\*|//', re.DOTALL)
@@ -132,41 +130,3 @@ def without_line_comment(line: str) -> str:
         if match[0] in ('"', "/*"):
             return line  # a string or comment that continues in the next line
     return line
-
-
-class Balance:
-    """Counts open brackets over several lines: whether an instruction continues in the next line."""
-
-    __slots__ = ("depth", "in_comment", "in_string")
-    _MARK = re.compile(r'\\.|["{}()\[\]]|/\*|\*/', re.DOTALL)
-
-    def __init__(self) -> None:
-        self.depth = 0
-        self.in_string = False
-        self.in_comment = False
-
-    def feed(self, text: str) -> None:
-        """Counts the brackets of another line; a string or comment may continue from the previous one."""
-        for match in self._MARK.finditer(text):
-            mark = match[0]
-            if self.in_comment:
-                self.in_comment = mark != "*/"
-            elif mark == '"':
-                self.in_string = not self.in_string
-            elif not self.in_string:
-                if mark in "{([":
-                    self.depth += 1
-                elif mark in "})]":
-                    self.depth -= 1
-                elif mark == "/*":
-                    self.in_comment = True
-
-    @property
-    def what_is_open(self) -> str:
-        if self.in_string:
-            return "unterminated string"
-        return "unterminated comment" if self.in_comment else "unclosed bracket"
-
-    @property
-    def is_open(self) -> bool:
-        return self.depth > 0 or self.in_string or self.in_comment

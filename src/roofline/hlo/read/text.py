@@ -15,9 +15,8 @@ from ..ir.malformed import Malformed, excerpt, placed
 from ..ir.module import HloModule
 from ..ir.shapes import whole
 from .freeform_text import Inline, Scanner, Unfinished, Written
-from .lexing import Balance, attributes_of, unquote, without_line_comment
+from .lexing import attributes_of, unquote, without_line_comment
 from .text_attributes import parse_aliases, parse_frontend_attributes
-from .text_dialect import like_earlier
 from .text_program import Draft, Program
 
 # ROOT or not, name, shape, opcode; then operands, and the text after them.
@@ -34,7 +33,6 @@ _LONG_COMMENT = re.compile(r"/\*[^*\n]*+(?:\*(?!/)[^*\n]*+)*+\n")
 _LEADING_COMMA = re.compile(r"\n[ \t]*,")
 _NOTHING = re.compile(r"(?!)")
 _BETWEEN = re.compile(r"// -----\s*\Z")  # between modules of one file, as XLA's tests write it
-_HEADER = re.compile(r"(ENTRY )?%([^\s,(){}\[\]=%\"]+) \([^\"/]*\) -> [^\"/]* \{\Z")  # as XLA prints it: `%name (x: f32[4]) -> f32[4] {`
 _SECTIONS = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 _ENTRY = re.compile(r'\s*(\d+)\s+(?:"(.*)"|\{(.*)\})\s*\Z')
 _PAIR = re.compile(r"(?<!\w)(\w++)=(-?\d++)")  # a field of a stack frame
@@ -87,8 +85,7 @@ class _LineReader:
             elif line.startswith("HloModule"):
                 if header or self.program.drafts:
                     break
-                header, number = self.logical(number)
-                name, _, header = header.strip().removeprefix("HloModule").partition(",")
+                (name, header), number, _ = self.read_over_lines(number, Scanner.module)
                 header = header or " "
             elif line in _SECTIONS:
                 sections[line], number = self.section(number + 1)
@@ -107,20 +104,6 @@ class _LineReader:
         module = self.module(name.strip().lstrip("%"), header, _read_frames(sections))
         return module, after
 
-    def logical(self, number: int) -> tuple[str, int]:
-        """A line with the lines that continue it, because brackets are open or it ends with a comma; and the number of the next line."""
-        balance = Balance()
-        balance.feed(self.lines[number])
-        end = number + 1
-        while balance.is_open or self.lines[end - 1].rstrip()[-1:] in (",", "="):
-            if end == len(self.lines):
-                raise Malformed(f"{balance.what_is_open}: {excerpt(self.lines[number].strip())}")
-            self.lines[end] = without_line_comment(self.lines[end]) if "//" in self.lines[end] else self.lines[end]
-            balance.feed("\n")
-            balance.feed(self.lines[end])
-            end += 1
-        return "\n".join(self.lines[number:end]), end
-
     def section(self, number: int) -> tuple[dict[int, str], int]:
         """The numbered entries of a table of stack frames, up to the next empty line."""
         entries: dict[int, str] = {}
@@ -135,12 +118,7 @@ class _LineReader:
 
     def computation(self, number: int) -> int:
         """One computation, from its header to its closing brace; the number of the line after it."""
-        usual = None if self.loose else _HEADER.match(self.lines[number])
-        if usual is not None and usual[0].count("{") == usual[0].count("}") + 1 and usual[0].count("(") == usual[0].count(")"):
-            number += 1
-            is_entry, name = usual[1] is not None, usual[2]
-        else:
-            (is_entry, name), number, _ = self.read_over_lines(number, Scanner.header)
+        (is_entry, name), number, _ = self.read_over_lines(number, Scanner.header)
         draft = Draft(intern(name), self.program.line)
         if is_entry:
             if self.entry is not None:
@@ -201,7 +179,7 @@ class _LineReader:
     def body(self, draft: Draft, number: int) -> int:
         """Reads the instructions up to the closing brace. Most of the time of reading a file is spent in this loop."""
         lines, before, count = self.lines, self.before, len(self.lines)
-        program, plain = self.program, self.program.plain
+        program = self.program
         match_line = (_NOTHING if self.loose else _LINE).match
         while number < count:
             place = before + number + 1
@@ -211,10 +189,9 @@ class _LineReader:
             match = match_line(line)
             if match is not None:
                 rest = match[6]
-                raw = like_earlier(rest, plain)
                 # Open brackets, or a comma at the end: the instruction continues in the next line.
-                if raw is not None or not (rest.count("{") != rest.count("}") or rest[-1:] in (",", " ", "=") or "/*" in rest):
-                    program.instruction(draft, place, match.groups(), raw)
+                if rest.count("{") == rest.count("}") and rest[-1:] not in (",", " ", "=") and "/*" not in rest:
+                    program.instruction(draft, place, match.groups())
                     number += 1
                     continue
             program.line = place
@@ -236,7 +213,7 @@ class _LineReader:
                         instruction.inside,
                         instruction.rest,
                     )
-                    program.instruction(draft, place, words, is_usual=False)
+                    program.instruction(draft, place, words)
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
     def module(self, name: str, header: str, frames: StackFrames) -> HloModule:

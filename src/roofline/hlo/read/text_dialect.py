@@ -1,6 +1,5 @@
 """The attributes of instructions in HLO text, parsed on first use."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 
 from msgspec import Struct
@@ -56,21 +55,3 @@ def parted(rest: str, texts: dict[str, str]) -> object:
         return rest
     text = before + rest[end:] if end < len(rest) else before
     return texts.setdefault(text, text), metadata
-
-
-def like_earlier(rest: str, plain: Mapping[str, str]) -> object | None:
-    """The same for attributes that an earlier line had; ``None`` for others, and if the metadata is not last."""
-    start = rest.find(", metadata={")
-    if start < 0:
-        return plain.get(rest)
-    text = plain.get(rest[:start])
-    metadata = rest[start + len(", metadata=") :]
-    ends = metadata[-1] == "}" and metadata.count("}") == 1 == metadata.count("{")
-    return (text, metadata) if text is not None and ends and not metadata.count('"') % 2 else None
-
-
-def keep_plain(raw: object, plain: dict[str, str]) -> None:
-    """Caches attributes without strings, in which a bracket or a word could be mistaken for syntax."""
-    text = raw[0] if isinstance(raw, tuple) else str(raw)
-    if '"' not in text and "\\" not in text:
-        plain[text] = text

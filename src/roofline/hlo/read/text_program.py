@@ -21,16 +21,14 @@ from .freeform_text import ROLES, operand_names
 from .lexing import attributes_of, find_attribute, split
 from .shape_inference import infer_shape
 from .text_attributes import braced
-from .text_dialect import TextDialect, keep_plain, parted
+from .text_dialect import TextDialect, parted
 
 _OPERAND = re.compile(r"%([^\s,(){}\[\]]+)")
 # A name without a percent sign: alone or after a shape, whose sizes are separated by commas too.
 _UNSIGNED = re.compile(r"(?:\A|[,\]})/])\s*+[A-Za-z_][\w.\-#]*+\s*+(?:,|\Z)")
 _NAME = re.compile(r"%?([^\s,{}%\"=]+)")
 _ROLE = re.compile(rf"[,\s](?:{'|'.join(ROLES)})=")
-_ONLY_CALL = re.compile(r"(?:, \w+=(?:\w++|\{[\d,]*+\}))*+, (calls|to_apply)=%([\w.\-]++)(?=,|\Z)")  # after attributes of the usual kind
 _PLAIN, _PARAMETER, _CONSTANT, _CALLER = range(4)
-_SHORT = 100  # characters: shorter attributes of parameters and constants are cached, because several have the same
 
 
 class Draft(Struct):
@@ -54,8 +52,6 @@ class Program:
         self.dialect = TextDialect(where)
         self.shapes: dict[str, Shape] = {}
         self.texts: dict[str, str] = {}  # the texts of attributes, so that equal ones are one object
-        self.plain: dict[str, str] = {}  # texts of attributes without strings, which later lines may repeat before their metadata
-        self.leaves: dict[tuple[str, str, str], tuple[str, object]] = {}  # short attributes of parameters and constants
         self.opcodes: dict[str, tuple[str, int]] = {}
         self.drafts: list[Draft] = []
         self.remaining = limits().instructions  # how many more instructions are allowed
@@ -64,11 +60,8 @@ class Program:
         # Calls of computations that are defined later: draft, position, role and name of each.
         self.later: list[tuple[Draft, int, tuple[tuple[str, str], ...], int]] = []
 
-    def instruction(self, draft: Draft, place: int, words: tuple[Any, ...], raw: object = None, is_usual: bool = True) -> None:
-        """Adds an instruction to a draft. ``words`` are ROOT or not, name, shape, opcode, operands, and the text after them.
-
-        ``raw`` are its attributes if an earlier line had the same. ``is_usual`` is false for a spelling that XLA does not print.
-        """
+    def instruction(self, draft: Draft, place: int, words: tuple[Any, ...]) -> None:
+        """Adds an instruction to a draft. ``words`` are ROOT or not, name, shape, opcode, operands, and the text after them."""
         root, name, spelling, opcode, inside, rest = words
         shape = self.shapes.get(spelling)
         if shape is None and spelling:
@@ -83,9 +76,9 @@ class Program:
         if sort == _PARAMETER:
             self.line = place
             self.parameter(draft, inside)
-            rest, raw = self.leaf("parameter_number=", inside, rest)
+            rest = f"parameter_number={inside.strip()}{rest}"
         elif sort == _CONSTANT:
-            rest, raw = self.leaf(f"literal={shape.dtype if shape else ''} ", inside, rest)
+            rest = f"literal={shape.dtype if shape else ''} {inside.strip()}{rest}"
         elif inside[:1] == "%":  # as XLA prints nearly all
             try:
                 operands = tuple([index[operand] for operand in inside[1:].split(", %")])
@@ -107,28 +100,15 @@ class Program:
         if shape is None:
             self.line = place
             shape = self.inferred(draft, opcode, operands, rest)
-        if raw is None:
-            raw = parted(rest, self.texts)
-            if "control-predecessors=" in rest:
-                self.line = place
-                draft.pending.append((position, [], _control(rest)))
-            elif is_usual and sort != _PARAMETER and sort != _CONSTANT:
-                keep_plain(raw, self.plain)
+        raw = parted(rest, self.texts)
+        if "control-predecessors=" in rest:
+            self.line = place
+            draft.pending.append((position, [], _control(rest)))
         calls: tuple[Call, ...] = ()
         if sort == _CALLER:
             self.line = place
             opcode, calls = self.link(draft, name, opcode, shape, operands, raw)
         instructions.append(Instruction(name, opcode, shape, operands, calls, (), place, raw, self.dialect))
-
-    def leaf(self, what: str, inside: str, rest: str) -> tuple[str, object]:
-        """The attributes of a parameter or a constant, with the text in its parentheses as one of them: as text, and as ``raw``."""
-        known = self.leaves.get((what, inside, rest))
-        if known is None:
-            text = f"{what}{inside.strip()}{rest}"
-            if len(text) > _SHORT or "control-predecessors=" in text:
-                return text, None
-            known = self.leaves[what, inside, rest] = (text, parted(text, self.texts))
-        return known
 
     def named(self, draft: Draft, inside: str, place: int) -> tuple[int, ...]:
         """The operands that an instruction names, in whichever spelling."""
@@ -293,20 +273,10 @@ def _kind(opcode: str) -> int:
 @lru_cache(maxsize=1_000)  # instructions that call a reduction or a library repeat their attributes
 def _calls(rest: str) -> tuple[tuple[str, str], ...]:
     """Role and name of each computation that the attributes after an instruction's operands call."""
-    last = -1
-    for match in _ROLE.finditer(rest):
-        last = match.end()
-    only = _ONLY_CALL.match(rest)
-    if only is not None and only.start(2) == last + 1:
-        return ((ROLES[only[1]], only[2]),)
-    called: list[tuple[str, str]] = []
-    if last >= 0:
-        for role, start, end in attributes_of(rest):
-            if role in ROLES:
-                called += [(ROLES[role], name) for name in _called(role, rest[start:end])]
-            if start >= last:
-                break
-    return tuple(called)
+    if _ROLE.search(rest) is None:
+        return ()
+    called = [(ROLES[role], _called(role, rest[start:end])) for role, start, end in attributes_of(rest) if role in ROLES]
+    return tuple([(role, name) for role, names in called for name in names])
 
 
 def _called(role: str, value: str) -> list[str]:
