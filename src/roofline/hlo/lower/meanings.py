@@ -147,10 +147,6 @@ def _call(site: Site) -> Meaning:
     return Meaning(Operator.OTHER)
 
 
-def _convolution(site: Site) -> Meaning:
-    return Meaning(Operator.CONVOLUTION, _windows(site))
-
-
 def _windows(site: Site) -> Windows | None:
     """The windows of a convolution; ``None`` if its attributes do not say."""
     instruction, labels = site.instruction, site.instruction.convolution
@@ -172,10 +168,6 @@ def _transform(site: Site) -> Meaning:
     return Meaning(Operator.FOURIER, Axes(tuple(range(rank))[rank - len(site.instruction.integers("fft_length")) :]))
 
 
-def _compare(site: Site) -> Meaning:
-    return Meaning(_COMPARISONS.get(site.instruction.word("direction").upper(), Operator.COMPARE))
-
-
 def _constant(site: Site) -> Meaning:
     if site.instruction.shape.elements != 1:
         return Meaning(Operator.CONSTANT)
@@ -186,36 +178,22 @@ def _constant(site: Site) -> Meaning:
     return Meaning(Operator.FILL, float(value))
 
 
-def _iota(site: Site) -> Meaning:
-    return Meaning(Operator.IOTA, site.instruction.integer("iota_dimension") or 0)
-
-
-def _broadcast(site: Site) -> Meaning:
-    return Meaning(Operator.BROADCAST, Axes(site.instruction.dimensions))
-
-
-def _reshape(site: Site) -> Meaning:
-    return Meaning(Operator.VIEW, ROW_BY_ROW)
-
-
-def _transpose(site: Site) -> Meaning:
-    return Meaning(Operator.TRANSPOSE, Axes(site.instruction.dimensions))
-
-
 def _reduce(site: Site) -> Meaning:
-    (body,) = site.instruction.called("to_apply")[:1] or (None,)
-    root = site.module.computations[body].root_instruction.opcode if body is not None else ""
     inputs = len(site.operands) // 2
-    return Meaning(Operator.REDUCE, Axes(site.instruction.dimensions, _OPERATORS.get(root, Operator.OTHER)), inputs or None)
+    return Meaning(Operator.REDUCE, Axes(site.instruction.dimensions, _OPERATORS.get(_folded_by(site), Operator.OTHER)), inputs or None)
+
+
+def _folded_by(site: Site) -> str:
+    """The opcode that a reduction, a scatter or a collective joins two numbers by; empty if it joins none."""
+    return next((site.module.computations[body].root_instruction.opcode for body in site.instruction.called("to_apply")), "")
 
 
 def _exchange(site: Site) -> Meaning:
     """A collective, with the operator that it reduces by, if it does."""
     instruction = site.instruction
     kind = instruction.opcode.removesuffix("-start")
-    function = None
-    for body in instruction.called("to_apply")[:1] if kind in _REDUCING else ():
-        function = _OPERATORS.get(site.module.computations[body].root_instruction.opcode, Operator.OTHER)
+    joining = _folded_by(site) if kind in _REDUCING else ""
+    function = _OPERATORS.get(joining, Operator.OTHER) if joining else None
     return Meaning(Operator.COLLECTIVE, Exchange(kind, _along(site), instruction.integer("channel_id"), function))
 
 
@@ -246,10 +224,6 @@ def _pool(site: Site) -> Meaning:
     return Meaning(Operator.WINDOW, Pooling(tuple(side.size for side in sides), tuple(side.stride for side in sides)))
 
 
-def _concatenate(site: Site) -> Meaning:
-    return Meaning(Operator.CONCATENATE, site.instruction.dimensions[0])
-
-
 def _slice(site: Site) -> Meaning:
     cuts = site.instruction.slices
     if len(cuts) != len(site.operands[0].shape.dims):
@@ -259,20 +233,12 @@ def _slice(site: Site) -> Meaning:
     )
 
 
-def _dynamic_slice(site: Site) -> Meaning:
-    return Meaning(Operator.SLICE)
-
-
 def _pad(site: Site) -> Meaning:
     sides = site.instruction.padding
     low, high, interior = zip(*((side.low, side.high, side.interior) for side in sides), strict=True)
     value = site.operands[1].literal if site.operands[1].opcode == "constant" else None
     added = float(value[0]) if value and isinstance(value[0], int | float) else None
     return Meaning(Operator.PAD, Padding(tuple(low), tuple(high), tuple(interior), added), 1)
-
-
-def _sort(site: Site) -> Meaning:
-    return Meaning(_order(site), site.instruction.dimensions[0])
 
 
 def _order(site: Site) -> Operator:
@@ -292,37 +258,30 @@ def _gather(site: Site) -> Meaning:
 
 def _scatter(site: Site) -> Meaning:
     """A scatter that adds is one of its own; of others only those of a single element for each position have the operator."""
-    instruction = site.instruction
-    (body,) = instruction.called("to_apply")[:1] or (None,)
-    root = site.module.computations[body].root_instruction.opcode if body is not None else ""
-    axes = instruction.integers("scatter_dims_to_operand_dims")
-    if root == "add":
-        return Meaning(Operator.SCATTER_ADD, axes[0] if len(axes) == 1 else Rows((), axes))
-    return Meaning(Operator.SCATTER, axes[0] if len(axes) == 1 else Rows((), axes))
+    axes = site.instruction.integers("scatter_dims_to_operand_dims")
+    operator = Operator.SCATTER_ADD if _folded_by(site) == "add" else Operator.SCATTER
+    return Meaning(operator, axes[0] if len(axes) == 1 else Rows((), axes))
 
 
 _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
-    "dot": _product,
-    "ragged-dot": _product,
-    "scaled-dot": _product,
+    **dict.fromkeys(("dot", "ragged-dot", "scaled-dot"), _product),
     "custom-call": _call,
-    "convolution": _convolution,
-    "compare": _compare,
+    "convolution": lambda site: Meaning(Operator.CONVOLUTION, _windows(site)),
+    "compare": lambda site: Meaning(_COMPARISONS.get(site.instruction.word("direction").upper(), Operator.COMPARE)),
     "constant": _constant,
-    "iota": _iota,
-    "broadcast": _broadcast,
-    "reshape": _reshape,
-    "dynamic-reshape": _reshape,
-    "transpose": _transpose,
+    "iota": lambda site: Meaning(Operator.IOTA, site.instruction.integer("iota_dimension") or 0),
+    "broadcast": lambda site: Meaning(Operator.BROADCAST, Axes(site.instruction.dimensions)),
+    **dict.fromkeys(("reshape", "dynamic-reshape"), lambda site: Meaning(Operator.VIEW, ROW_BY_ROW)),
+    "transpose": lambda site: Meaning(Operator.TRANSPOSE, Axes(site.instruction.dimensions)),
     "reduce": _reduce,
     "reduce-window": _pool,
     **dict.fromkeys(COLLECTIVES, _exchange),
     "fft": _transform,
-    "concatenate": _concatenate,
+    "concatenate": lambda site: Meaning(Operator.CONCATENATE, site.instruction.dimensions[0]),
     "slice": _slice,
-    "dynamic-slice": _dynamic_slice,
+    "dynamic-slice": lambda site: Meaning(Operator.SLICE),
     "pad": _pad,
-    "sort": _sort,
+    "sort": lambda site: Meaning(_order(site), site.instruction.dimensions[0]),
     "gather": _gather,
     "scatter": _scatter,
 }

@@ -3,7 +3,6 @@
 On a GPU, memory and vector rates are measured with Pallas kernels; elsewhere, or where these fail, with code compiled by XLA.
 """
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -18,23 +17,34 @@ from .gpu_conditions import conditions
 from .jax_exchanges import all_reduce_seconds, copy_rates
 from .jax_launches import Launches
 from .jax_timing import FEW, MOST_CALLS, REST_S, WAIT, WARM_UP, JaxTimer, Work
-from .kernel_shapes import ALL_AT_ONCE, BLOCKS, PER_CORE_PALLAS, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS, largest_set
+from .kernel_shapes import (
+    ALL_AT_ONCE,
+    BLOCKS,
+    CACHED,
+    COPY,
+    EXPERIMENTS,
+    PER_CORE_PALLAS,
+    PROGRAMS_PER_CORE,
+    REGISTER_BLOCK,
+    REPEATS,
+    VERBS,
+    WORD,
+    copy_words,
+    enough_passes,
+    largest_set,
+    product_words,
+)
 
 KERNEL_S = parse("1 ms", "s")  # duration of a kernel that streams its working set repeatedly: long compared with a call
-MOST_PASSES, MORE_PASSES = 100_000, 100  # passes over a working set per call, and largest factor over those of the call before
-CACHED = int(parse("16 MiB", "B"))  # a working set that fits any L2
 CHAIN = 128  # operations on each element
 CHAINED, CHAINED_ON_CPU = 1 << 24, 1 << 20  # elements: enough work to make the launch negligible
-COPY = int(parse("256 MiB", "B"))
 FINISHED_S = parse("0.5 ms", "s")  # by then the smallest program has finished
-WORD = 4
 WHOLE = 4  # scale of normal random numbers that are rounded to integers
 READS_IN_PROGRAM = 16  # passes over a working set that may fit in a cache, so that call overhead does not hide its rate
 LIBRARY_PRODUCTS = {"xla_gpu_enable_triton_gemm": False}
 DTYPES = {"fp64": "float64", "fp32": "float32", "tf32": "float32", "bf16": "bfloat16", "fp16": "float16", "fp8": "float8_e4m3fn"}
 PRECISION = {"fp32": "highest", "tf32": "tensorfloat32"}
 SHAPES = tuple(each for each in BLOCKS if each[2] <= ALL_AT_ONCE)
-VERBS = {"read": "read", "write": "fill", "copy": "copy"}
 
 CONFIG: Any = jax.config  # these two have no type annotations in JAX
 KEEP_APART: Callable[[Any], Any] = jax.lax.optimization_barrier
@@ -74,20 +84,10 @@ class JaxDevice(JaxTimer):
 
     def run(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """One experiment by its name."""
-        experiments: dict[str, Callable[..., dict[str, Any]]] = {
-            "product": self.product,
-            "stream": self.stream,
-            "vector": self.vector,
-            "launch": self.launch,
-            "small": self.small,
-            "host": self.host,
-            "peer": self.peer,
-            "all-reduce": self.all_reduce,
-        }
-        if name not in experiments:
+        if name not in EXPERIMENTS:
             raise RuntimeError("not measured through JAX")
         with jax.default_device(self.device):
-            return experiments[name](**request)
+            return getattr(self, name.replace("-", "_"))(**request)  # type: ignore[no-any-return]
 
     def product(
         self,
@@ -111,8 +111,7 @@ class JaxDevice(JaxTimer):
         assert best is not None
         _, work, (m, n, k) = best
         times = self._held(work, seconds) if held else self._for(work, seconds, rest_s=REST_S)
-        how = f"{m} x {k} by {k} x {n} products, {'zeros' if zeros else 'random operands'}, {'held' if held else 'in bursts'}"
-        return {"rates": [2.0 * m * n * k / each for each in times], "how": how, "shape": [m, n, k]}
+        return {"rates": [2.0 * m * n * k / each for each in times], "how": product_words(m, n, k, zeros, held), "shape": [m, n, k]}
 
     def _product(self, number: str, shape: Sequence[int], zeros: bool) -> Work:
         m, n, k = shape
@@ -192,9 +191,7 @@ class JaxDevice(JaxTimer):
             self._own_shares = self.kernels.per_core(PER_CORE_PALLAS, self.cores)
         at_once = self.cores * programs
         blocks = max(1, words // elements // at_once) * at_once
-        return self._repeated_passes(
-            self._own_shares, self._source_buffer(), blocks, WORD * blocks * elements, seconds, "read by each core of its own share"
-        )
+        return self._repeated_passes(self._own_shares, self._source_buffer(), blocks, WORD * blocks * elements, seconds, VERBS["per_core"])
 
     def _repeated_passes(self, run: Callable[..., Any], source: Any, blocks: int, moved: int, seconds: float, verb: str) -> dict[str, Any]:
         """B/s of a kernel that takes the number of blocks of its buffer and the number of passes as arguments."""
@@ -203,10 +200,7 @@ class JaxDevice(JaxTimer):
             counts = jnp.array([blocks, passes], jnp.int32)
             return lambda: run(source, counts)
 
-        passes = 1
-        self.each(work(passes), 1, 1)  # compiles
-        while (took := min(self.each(work(passes), FEW, 1))) < KERNEL_S / 2 and passes < MOST_PASSES:  # the first is mostly overhead
-            passes = min(MOST_PASSES, math.ceil(passes * min(KERNEL_S / took, MORE_PASSES)))
+        passes = enough_passes(lambda count: min(self.each(work(count), FEW, 1)), KERNEL_S)
         times = self._for(work(passes), seconds)
         how = f"{verb} repeatedly in one kernel (Pallas)"
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
@@ -337,8 +331,7 @@ class JaxDevice(JaxTimer):
             else:
                 numpy.asarray(fresh)
             times.append(time.perf_counter() - began)
-        how = f"copies {'from' if direction == 'in' else 'to'} {'pinned' if pinned else 'pageable'} host memory"
-        return {"rates": [COPY / each for each in times[1:]], "how": how}
+        return {"rates": [COPY / each for each in times[1:]], "how": copy_words(direction, pinned)}
 
     def peer(self, seconds: float) -> dict[str, Any]:
         """B/s of a copy to the next device."""

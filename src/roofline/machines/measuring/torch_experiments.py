@@ -1,25 +1,33 @@
 """Experiments on a GPU through PyTorch, with Triton kernels where they measure better; the same on a CPU build, for tests."""
 
-import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 import torch
 
 from ...units import parse
-from .kernel_shapes import BLOCKS, PER_CORE, PROGRAMS_PER_CORE, REGISTER_BLOCK, REPEATS
+from .kernel_shapes import (
+    BLOCKS,
+    CACHED,
+    COPY,
+    PER_CORE,
+    PROGRAMS_PER_CORE,
+    REGISTER_BLOCK,
+    REPEATS,
+    VERBS,
+    WORD,
+    copy_words,
+    enough_passes,
+    product_words,
+)
 from .torch_timing import BURST, FEW, WARM_UP, TorchTimer, Work
 
 TRY_S = parse("0.4 ms", "s")  # wanted time of a try of a small working set
-MOST_PASSES, MORE_PASSES = 100_000, 100  # passes over a working set per try, and largest factor over those of the try before
 IN_GRAPH, LAUNCHES = 100, 400
 IN_A_ROW = 20  # all-reduces per wait
 UNROLLED = 16
-WORD = 4  # bytes of fp32
-COPY = parse("256 MiB", "B")
-CACHED = int(parse("16 MiB", "B"))  # a working set that fits any L2
 DTYPES = {
     "fp64": torch.float64,
     "fp32": torch.float32,
@@ -71,18 +79,8 @@ class TorchDevice(TorchTimer):
 
     def run(self, name: str, request: dict[str, Any]) -> dict[str, Any]:
         """One experiment by its name."""
-        experiments: dict[str, Callable[..., dict[str, Any]]] = {
-            "product": self.product,
-            "stream": self.stream,
-            "vector": self.vector,
-            "launch": self.launch,
-            "small": self.small,
-            "host": self.host,
-            "peer": self.peer,
-            "all-reduce": self.all_reduce,
-        }
         with torch.no_grad():
-            found = experiments[name](**request)
+            found: dict[str, Any] = getattr(self, name.replace("-", "_"))(**request)
         if self.is_gpu:
             torch.cuda.empty_cache()
         return found
@@ -114,8 +112,7 @@ class TorchDevice(TorchTimer):
         assert best is not None
         _, work, (m, n, k), chosen = best
         times = self.hold(work, seconds) if held else self.burst(work, seconds)
-        values = "zeros" if zeros else "random operands"
-        how = f"{m} x {k} by {k} x {n} products, {values}, {'held' if held else 'in bursts'}"
+        how = product_words(m, n, k, zeros, held)
         return {"rates": [2.0 * m * n * k / each for each in times], "how": how, "shape": [m, n, k], "layout": chosen}
 
     def _product(self, number: str, m: int, n: int, k: int, *, layout: str, zeros: bool) -> Work:
@@ -191,12 +188,9 @@ class TorchDevice(TorchTimer):
         def work(passes: int) -> Work:
             return lambda: kernel[grid](source, target, blocks, passes, BLOCK=elements, num_warps=warps)
 
-        passes = 1
-        self.each(work(passes), 1)  # compiles
-        while (took := min(self.each(work(passes), FEW))) < TRY_S / 2 and passes < MOST_PASSES:  # the first try is mostly launch overhead
-            passes = min(MOST_PASSES, math.ceil(passes * min(TRY_S / took, MORE_PASSES)))
+        passes = enough_passes(lambda count: min(self.each(work(count), FEW)), TRY_S)
         times = self.repeat_for(work(passes), seconds)
-        how = f"{_VERBS[pattern]} repeatedly in one kernel (Triton)"
+        how = f"{VERBS[pattern]} repeatedly in one kernel (Triton)"
         return {"rates": [moved * passes / each for each in times], "how": how, "bytes": moved}
 
     def _plain_stream(self, pattern: str, words: int, seconds: float) -> dict[str, Any]:
@@ -211,7 +205,7 @@ class TorchDevice(TorchTimer):
         passes = max(1, min(200, round(TRY_S / max(once, parse("1 us", "s")))))
         if passes > 1:
             work = self.as_one(work, passes)
-        return {"rates": [moved * passes / each for each in self.repeat_for(work, seconds)], "how": _VERBS[pattern], "bytes": moved}
+        return {"rates": [moved * passes / each for each in self.repeat_for(work, seconds)], "how": VERBS[pattern], "bytes": moved}
 
     # Arithmetic in registers
 
@@ -281,19 +275,18 @@ class TorchDevice(TorchTimer):
         """B/s of a copy from the host (``in``) or to it (``out``)."""
         if not self.is_gpu:
             raise RuntimeError("a CPU has no link to a host")
-        here = torch.ones(int(COPY), dtype=torch.uint8, pin_memory=pinned)
-        there = torch.ones(int(COPY), dtype=torch.uint8, device=self.where)
+        here = torch.ones(COPY, dtype=torch.uint8, pin_memory=pinned)
+        there = torch.ones(COPY, dtype=torch.uint8, device=self.where)
         source, target = (here, there) if direction == "in" else (there, here)
         times = self.repeat_for(lambda: target.copy_(source, non_blocking=pinned), seconds)
-        how = f"copies {'from' if direction == 'in' else 'to'} {'pinned' if pinned else 'pageable'} host memory"
-        return {"rates": [COPY / each for each in times], "how": how}
+        return {"rates": [COPY / each for each in times], "how": copy_words(direction, pinned)}
 
     def peer(self, seconds: float) -> dict[str, Any]:
         """B/s of a copy to the next device."""
         if not self.is_gpu or torch.cuda.device_count() < 2:
             raise RuntimeError("one device")
-        source = torch.ones(int(COPY), dtype=torch.uint8, device="cuda:0")
-        target = torch.ones(int(COPY), dtype=torch.uint8, device="cuda:1")
+        source = torch.ones(COPY, dtype=torch.uint8, device="cuda:0")
+        target = torch.ones(COPY, dtype=torch.uint8, device="cuda:1")
         times = self.repeat_for(lambda: target.copy_(source, non_blocking=True), seconds)
         return {"rates": [COPY / each for each in times], "how": "copies between two devices"}
 
@@ -313,6 +306,3 @@ class TorchDevice(TorchTimer):
         together()
         times = [took / IN_A_ROW for took in self.host_times(together, seconds)]
         return {"seconds": times, "how": f"all-reduce by NCCL over {count} devices", "bytes": WORD * (size // WORD), "devices": count}
-
-
-_VERBS = {"read": "read", "per_core": "read by each core of its own share", "write": "fill", "copy": "copy"}
