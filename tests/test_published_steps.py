@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import roofline as rl
+from roofline.cli import main
 
 DATA = Path(__file__).parent / "data" / "tpu" / "steps"
 # The program, its slice, the published step in seconds, and the peak of HBM that the compiler states. README.md there has the sources.
@@ -28,6 +29,16 @@ def test_the_predicted_step_is_within_11_per_cent_and_half_of_them_within_5_of_t
         assert report.memory.peak_bytes == pytest.approx(peak_bytes, rel=0.01)
         errors.append(abs(report.predicted.time_s / published_s - 1))
     assert sorted(errors)[1] < 0.05  # the second of four
+
+
+def test_a_budget_limits_what_a_step_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
+    program = str(DATA / "decoder_32b_v5p_4x4x4.hlo.gz")
+    report = rl.analyze(program, "v5p:4x4x4")
+    assert report.predicted is not None
+    share = sum(op.exposed_s for op in report.ops) / report.predicted.time_s
+    assert main(["check", program, "--chip", "v5p:4x4x4", "--require", f"exposed < {share + 0.01:.2%}"]) == 0
+    assert main(["check", program, "--chip", "v5p:4x4x4", "--require", f"exposed < {share - 0.01:.2%}"]) == 3
+    assert "broken: exposed" in capsys.readouterr().out
 
 
 def test_the_memory_of_a_step_is_told_by_what_it_is_for() -> None:

@@ -54,6 +54,7 @@ def test_a_quantity_of_a_report_is_one_of_conditions_by_every_name_it_has(name: 
         "peak memory",
         "donated memory",
         "excess",
+        "exposed",
     ):  # a profile has none
         (found,) = rl.check(train, [condition], baseline=rl.baseline(train, [condition])).checks
         assert found.holds, found.why

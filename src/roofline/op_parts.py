@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from .cost import sum_or_unknown
 from .report import Amounts, CounterInfo, Expected, OpInfo
-from .resource import named
 
 _ADDED = ("kernels", "time_s", "self_time_s", "dma_stall_s", "floor_s", "serial_s", "expected_s", "excess_s", "before_s")
 _AMOUNTS = ("work", "bytes", "hops")
@@ -44,13 +43,6 @@ def part(op: OpInfo, count: float, time_s: float | None) -> OpInfo:
         unneeded=_scaled_all(op.unneeded, share),
         by_shape=_scaled_all(op.by_shape, share),
     )
-
-
-def exposed_s(op: OpInfo) -> float:
-    """How long the core waits for an op: what it runs beside the core, or an exchange over links that nothing hides."""
-    is_beside = op.compiled is not None and op.compiled.beside
-    crosses = any(named(name).is_link for name in op.times)
-    return float(op.self_time_s or 0.0) if is_beside or crosses else 0.0
 
 
 def _cut_time(seconds: float | None, op: OpInfo, time_s: float | None) -> float | None:

@@ -192,6 +192,12 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
         return (self.floor_s or 0.0) if own_s is None else own_s
 
     @property
+    def exposed_s(self) -> float:
+        """How long the core waits for it in a played schedule: work beside the core, or an exchange over links that nothing hides."""
+        is_beside = self.compiled is not None and self.compiled.beside
+        return float(self.self_time_s or 0.0) if is_beside or any(named(name).is_link for name in self.times) else 0.0
+
+    @property
     def flops(self) -> Number | None:
         """All FLOP, without transcendentals; ``None`` if any of them are unknown."""
         total: Number = 0

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from ..op_parts import exposed_s
 from ..report import Report
 from ..reported_op import OpInfo
 from ..schedule import EngineUse
@@ -22,9 +21,9 @@ def predicted_text(report: Report, paper: Paper = PLAIN) -> str:
         return ""
     low, high = (show(rounded(seconds, 3), "s") for seconds in (predicted.low_s, predicted.high_s))
     lines = [f"Predicted, not measured: {low} to {high}, by {predicted.evidence}. Busy: {_busy(predicted.engines)}."]
-    waits = [(seconds, op) for op in report.ops if (seconds := exposed_s(op)) > LEAST * predicted.time_s]
+    waits = [(seconds, op) for op in report.ops if (seconds := op.exposed_s) > LEAST * predicted.time_s]
     if waits:
-        total = sum(seconds for seconds, _ in waits)
+        total = sum(op.exposed_s for op in report.ops)
         longest = sorted(waits, key=lambda wait: -wait[0])[:MOST]
         named_ops = ", ".join(f"{show(rounded(seconds, 3), 's')} {_words(op)}" for seconds, op in longest)
         lines.append(f"Exposed {show(rounded(total, 3), 's')} ({percent(total / predicted.time_s)}): {named_ops}.")

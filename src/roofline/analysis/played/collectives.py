@@ -7,7 +7,6 @@ from math import prod
 
 from ...graph import DeviceAxes, Graph, Node, Operator
 from ...graph.facts.exchanges import Reason, Why, exchanges
-from ...op_parts import exposed_s
 from ...report import CollectiveInfo, OpInfo
 from ...resource import named
 from ...units import number_of
@@ -59,7 +58,7 @@ def _info(graph: Graph, why: Why, op: OpInfo, mesh: Mapping[str, int]) -> Collec
         count=op.count,
         bytes=graph.arrays[why.array].bytes,
         time_s=op.time_s,
-        exposed_s=None if op.time_s is None else exposed_s(op),
+        exposed_s=None if op.time_s is None else op.exposed_s,
         reason=why.reason.value,
         array=graph.names.get(why.argument, "") if why.argument is not None else "",
         why=_sentence(graph, why, axes),

@@ -16,7 +16,6 @@ from msgspec.structs import asdict
 from ...analysis import analyze
 from ...errors import RooflineError
 from ...jax.tpu.compiling import free_bytes
-from ...op_parts import exposed_s
 from ...placement import IDEAL
 from ...render.export import Row
 from ...render.tables import Paper, table
@@ -88,7 +87,7 @@ def _described(report: Report, named: VariantInfo, is_refused: bool) -> VariantI
         step_s=predicted.time_s if predicted and runs else None,
         low_s=predicted.low_s if predicted and runs else None,
         high_s=predicted.high_s if predicted and runs else None,
-        exposed_s=sum(exposed_s(op) for op in report.ops) if runs else None,
+        exposed_s=sum(op.exposed_s for op in report.ops) if runs else None,
         needed_bytes=memory.needed_bytes if memory else None,
         capacity_bytes=memory.capacity_bytes if memory else None,
         chip_seconds=predicted.time_s * chips if predicted and runs else None,
