@@ -79,10 +79,9 @@ def _reached(module: HloModule, computation: Computation, indices: Iterable[int]
         seen.add(index)
         instruction = computation[index]
         source = computation[instruction.operands[0]] if instruction.opcode == "get-tuple-element" else None
-        if source is not None and source.opcode == "fusion":
-            body = module.computations[source.calls[0].computation]
-            result = body.root_instruction.operands[instruction.integer("index") or 0]
-            inner = _reached(module, body, [result])
+        body = module.computations[source.calls[0].computation] if source is not None and source.opcode == "fusion" else None
+        if source is not None and body is not None and body.root_instruction.opcode == "tuple":
+            inner = _reached(module, body, [body.root_instruction.operands[instruction.integer("index") or 0]])
             waiting += [source.operands[place] for place, parameter in enumerate(body.parameters) if parameter in inner]
         else:
             waiting += instruction.operands

@@ -58,7 +58,8 @@ def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Alloc
     if untraced:
         live = _temporaries(module, Liveness(module, platform))
         buffers += [*live, LiveBuffer(kind="unused", bytes=max(untraced - sum(buffer.bytes for buffer in live), 0))]
-    return _memory(
+    gaps = sum(buffer.bytes for buffer in buffers if buffer.kind == "unused")
+    peak = _memory(
         module,
         ASSIGNED,
         buffers,
@@ -70,6 +71,7 @@ def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Alloc
             allocation.bytes for allocation in allocations if not (allocation.is_argument or allocation.is_result or allocation.is_constant)
         ),
     )
+    return replace(peak, peak_bytes=peak.peak_bytes - gaps, allocated_bytes=peak.peak_bytes)
 
 
 def _kind(allocation: Allocation) -> str:
