@@ -18,6 +18,15 @@ def width(number: str) -> float:
     return dtype(number).bits / 8
 
 
+def work_label(label: str) -> str:
+    """The part of an op's label that says what it does, after where it is: operation, sizes and number format.
+
+    >>> work_label("layer0/mlp  dot 8192×2048×8192 bf16")
+    'dot 8192×2048×8192 bf16'
+    """
+    return label.rpartition("  ")[2]
+
+
 class Product(Struct, frozen=True, kw_only=True, tag="product"):
     """``batch`` matrix products, m x k times k x n; with ``groups``, that many k x n matrices share the m rows (experts).
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .cost import moves, sum_or_unknown
-from .operation import Compiled
+from .operation import Compiled, work_label
 from .resource import HBM, XLU, named
 
 ROUNDING = 1e-9  # relative: two ways of adding up the same seconds differ by less
@@ -179,6 +179,11 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     def amounts(self) -> Amounts:
         """The amounts of all resources: work, bytes and hops."""
         return {**self.work, **self.bytes, **self.hops}
+
+    @property
+    def work_label(self) -> str:
+        """What it does, without where: its operation, sizes and number format."""
+        return work_label(self.label)
 
     @property
     def own_s(self) -> Number | None:

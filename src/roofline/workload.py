@@ -12,7 +12,7 @@ from .cost import NOTHING, Amount, Cost, sum_of_known
 from .dtypes import dtype, is_dtype
 from .graph import Graph
 from .ledger import Ledger
-from .operation import UNSTATED, Compiled, Operation
+from .operation import UNSTATED, Compiled, Operation, work_label
 from .schedule import PredictedTime, Schedule
 
 COST_PROVENANCES = ("counter", "profile", "compiler", "shape", "formula", "user")
@@ -254,6 +254,16 @@ class Op(Struct, frozen=True, kw_only=True):
     def priced(self) -> bool:
         """Whether no resource it uses is unknown."""
         return self.cost.is_known
+
+    @property
+    def own_s(self) -> float:
+        """The seconds that it kept its device busy: its self time, or its time where no ops are nested; 0 if not known."""
+        return (self.time_s if self.self_time_s is None else self.self_time_s) or 0.0
+
+    @property
+    def work_label(self) -> str:
+        """What it does, without where: its operation, sizes and number format."""
+        return work_label(self.label)
 
     @property
     def launches(self) -> float:

@@ -88,10 +88,10 @@ def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
     fed = 0.0 if whole else sum([seconds for seconds, category in zip(every.own_s, every.category, strict=True) if category in fed_in])
     cover = recording.coverage
     devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
-    wall = _less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
+    wall = less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
     if wall is None:
         wall = sum_of_known([op.time_s for op in values_at(every.ops, kept)])
-    busy = _less(cover.busy_s, fed)
+    busy = less(cover.busy_s, fed)
     least = {id: needed.floor_s for id, needed in every.needed.items()}
     return _Part(
         work=_whole_work(every, kept),
@@ -110,7 +110,8 @@ def _losses(every: OpTimes, kept: Sequence[int], least: Mapping[int, float], wal
     return split_losses(((every.own_s[id], every.floor_s[id], every.cause[id], least.get(id)) for id in kept), wall_s, busy_s)
 
 
-def _less(seconds: float | None, fed_s: float) -> float | None:
+def less(seconds: float | None, fed_s: float) -> float | None:
+    """A time without that of infeed and outfeed; ``None`` stays."""
     return None if seconds is None else max(seconds - fed_s, 0.0)
 
 
@@ -138,7 +139,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
         kept.append((one, share.count))
     seconds = step.time_s if step.device_seconds is None else step.device_seconds
     devices = max(1, round(seconds / step.time_s)) if seconds and step.time_s else 1
-    wall, busy = _less(seconds, fed), _less(None if step.busy_s is None else step.busy_s * devices, fed)
+    wall, busy = less(seconds, fed), less(None if step.busy_s is None else step.busy_s * devices, fed)
     ran = tuple([(one.id, count) for one, count in kept])
     if ran not in done:
         done[ran] = _work([(one.op, one.needed, count) for one, count in kept])
@@ -150,7 +151,7 @@ def _step(shares: Iterable[tuple[OpTime, Share]], step: Step, whole: bool, done:
         losses=None if wall is None else split_losses(losses, wall, busy, is_all=is_all),
         devices=devices,
         slowest_s=None if fed else step.slowest_s,  # infeed and outfeed time per device is not known
-        span_s=_less(step.span_s, fed / devices),
+        span_s=less(step.span_s, fed / devices),
     )
 
 

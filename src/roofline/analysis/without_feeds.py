@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from ..cost import sum_of_known
 from ..machine import Machine
 from ..placement import IDEAL, Corrections
 from ..report import Finding, Report
@@ -12,6 +11,7 @@ from ..units import number_of
 from ..workload import Coverage, Op, Recording, Step, Workload, feeds
 from . import assemble
 from .evidence import with_evidence
+from .program_points import less
 from .summary import summary
 
 LEFT_OUT = "left out: {} about infeed or outfeed together with other ops; analyze the profile itself for what it says without them"
@@ -85,36 +85,28 @@ def _cut(recording: Recording, kept: Sequence[int]) -> Recording:
 
 
 def _cut_coverage(cover: Coverage, fed: Sequence[Op], devices: int) -> Coverage:
-    fed_s, priced_s = (sum_of_known(_own_s(op) for op in some) or 0.0 for some in (fed, [op for op in fed if op.priced]))
+    fed_s, priced_s = (sum(op.own_s for op in some) for some in (fed, [op for op in fed if op.priced]))
     return replace(
         cover,
-        wall_s=_less(cover.wall_s, fed_s),
-        busy_s=_less(cover.busy_s, fed_s),
-        attributed_s=_less(cover.attributed_s, fed_s),
-        priced_s=_less(cover.priced_s, priced_s),
-        run_s=_less(cover.run_s, fed_s / devices),
+        wall_s=less(cover.wall_s, fed_s),
+        busy_s=less(cover.busy_s, fed_s),
+        attributed_s=less(cover.attributed_s, fed_s),
+        priced_s=less(cover.priced_s, priced_s),
+        run_s=less(cover.run_s, fed_s / devices),
     )
 
 
 def _cut_step(step: Step, fed: Sequence[Op]) -> Step:
     shares = [(op, share) for op in fed for share in op.by_step if share.key == step.key]
-    fed_s = sum((_own_s(op) or 0.0) * share.time_s / op.time_s for op, share in shares if op.time_s)
+    fed_s = sum(op.own_s * share.time_s / op.time_s for op, share in shares if op.time_s)
     if not fed_s:
         return step
     devices = step.device_seconds / step.time_s if step.device_seconds and step.time_s else 1
     return replace(
         step,
-        time_s=_less(step.time_s, fed_s / devices),
+        time_s=less(step.time_s, fed_s / devices),
         slowest_s=None,  # infeed and outfeed time per device is not known
-        span_s=_less(step.span_s, fed_s / devices),
-        busy_s=_less(step.busy_s, fed_s / devices),
-        device_seconds=_less(step.device_seconds, fed_s),
+        span_s=less(step.span_s, fed_s / devices),
+        busy_s=less(step.busy_s, fed_s / devices),
+        device_seconds=less(step.device_seconds, fed_s),
     )
-
-
-def _own_s(op: Op) -> float | None:
-    return op.time_s if op.self_time_s is None else op.self_time_s
-
-
-def _less(seconds: float | None, fed_s: float) -> float | None:
-    return None if seconds is None else max(seconds - fed_s, 0.0)

@@ -100,7 +100,7 @@ def kind_of(op: OpInfo) -> str:
 
 def operation_of(op: OpInfo) -> str:
     """What an op does: its operation, shape and number format, else its name without numbering."""
-    what = op.label.partition("  ")[2] or op.label or op.name
+    what = op.work_label or op.name
     return stem(what) if what == op.name else what
 
 

@@ -229,7 +229,7 @@ def _label(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> str:
     shown = (*after, *before)[0].label
     if not before or not after:
         return shown
-    was, now = (ops[0].label.rpartition("  ")[2] for ops in (before, after))
+    was, now = (ops[0].work_label for ops in (before, after))
     return shown if was == now or not was else f"{shown} (before: {was})"
 
 

@@ -130,7 +130,7 @@ def _kernel(nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list
     reduces = any(nodes[index].rows is not None for index in group)
     largest = max(group, key=lambda index: nodes[index].elements)
     scope = _common([nodes[index].op.scope for index in group])
-    shape = nodes[largest].op.label.partition("  ")[2] or nodes[largest].op.label
+    shape = nodes[largest].op.work_label
     words = f"{', '.join(names)}: {shape.partition(' ')[2]}"
     return replace(
         first,

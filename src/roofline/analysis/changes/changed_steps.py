@@ -266,10 +266,5 @@ def _additional_device_s(key: int, pairs: Sequence[tuple[Op | None, Op]]) -> flo
         whole = old or new
         if whole.time_s:
             share = sum(share.time_s for share in whole.by_step if share.key == key) / whole.time_s
-            total += share * (own_s(new) - (own_s(old) if old else 0.0))
+            total += share * (new.own_s - (old.own_s if old else 0.0))
     return total
-
-
-def own_s(op: Op) -> float:
-    """The self time of an op in seconds."""
-    return (op.time_s or 0.0) if op.self_time_s is None else op.self_time_s

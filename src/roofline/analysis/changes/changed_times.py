@@ -19,7 +19,7 @@ from ...cost import NOTHING, Cost
 from ...operation import Operation
 from ...prediction import Prediction
 from ...workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
-from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, only_launching, own_s
+from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, only_launching
 
 # Weight of the model's measured error, per doubling of an op (52 pairs of recordings on an H200 are off by 4.8%, with 0.5 or 1 by 5%).
 DECAY = 0.85
@@ -151,7 +151,7 @@ def applied(
     elif one_graph:
         idle = in_one_graph(recording, after)
     steps = changed_steps(recording, after, idle, waits_for_host=not no_idle and not one_graph)
-    spent = sum(own_s(new) - (own_s(old) if old else 0.0) for old, new in changed_pairs(recording, after))
+    spent = sum(new.own_s - (old.own_s if old else 0.0) for old, new in changed_pairs(recording, after))
     saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)
     return replace(recording, workload=Workload(after), steps=steps, idle=idle, coverage=_coverage(recording, spent, saved), timeline=())
 

@@ -89,7 +89,7 @@ def _are_linear(op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> 
 
 def replacements(op_times: OpTimes, id: int) -> Sequence[str]:
     """The cases for a scatter or a sort, which are memory-bound: what to use in its place."""
-    what = op_times.words("label")[id].rpartition("  ")[2]
+    what = op_times.words("work_label")[id]
     few = (FEW_SUMS,) if _adds_to_few(op_times.ops[id], what) else ()
     narrow = (NARROW_SUMS,) if re.match(_NARROW_SUM, what) else ()
     return (*few, *narrow, categories_of(op_times, [id])[0])
@@ -118,13 +118,12 @@ def _is_gathered(operation: Operation | None) -> bool:
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
     """The category of each op that decides on its levers: what it does, or that a compiler generated its kernel."""
-    each = list(zip(values_at(op_times.category, ids), values_at(op_times.words("label"), ids), strict=True))
+    each = list(zip(values_at(op_times.category, ids), values_at(op_times.words("work_label"), ids), strict=True))
     known = {one: _category(*one) for one in {*each}}
     return list(map(known.__getitem__, each))
 
 
-def _category(category: str, label: str) -> str:
-    what = label.rpartition("  ")[2]
+def _category(category: str, what: str) -> str:
     category = next((word for word in ("scatter", "gather") if what.startswith(word)), category)
     if what.startswith(POOL_GRADIENT):
         return "pooling"
@@ -162,6 +161,6 @@ def matrix_work(op_times: OpTimes, ids: Sequence[int]) -> str:
 def _matrix_work(op_times: OpTimes, id: int) -> str:
     """The name for an op on a matrix unit; a TPU's profiler has matmuls in the category of convolutions too."""
     category = op_times.category[id]
-    if category == "convolution" and "conv" in op_times.words("label")[id].rpartition("  ")[2].partition(" ")[0]:
+    if category == "convolution" and "conv" in op_times.words("work_label")[id].partition(" ")[0]:
         return CONVOLUTIONS
     return ATTENTION if category == "attention" else MATMULS

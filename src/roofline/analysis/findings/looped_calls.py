@@ -46,12 +46,12 @@ def _updating(op_times: OpTimes, ids: Sequence[int]) -> float:
 
 def _loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> str:
     """What a step loops over: cells, in training convolutions or matmuls of one sample, or any few operators; empty if nothing."""
-    names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("label")
+    names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("work_label")
     if any(names[id] in CELLS and _calls(op_times, id, steps) for id in ids):
         return BY_TIME
     convolutions = [id for id in ids if op_times.category[id] == "convolution" and phases[id] == "forward"]
-    looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id].rpartition("  ")[2]) and _calls(op_times, id, steps)]
-    rows = [id for id in ids if phases[id] == "forward" and _ONE_ROW.match(labels[id].rpartition("  ")[2])]
+    looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id]) and _calls(op_times, id, steps)]
+    rows = [id for id in ids if phases[id] == "forward" and _ONE_ROW.match(labels[id])]
     by_row = any(_calls(op_times, id, steps, MANY_ROWS) for id in rows)
     if by_row or (looped and 2 * len(looped) > len(convolutions)):
         return BY_SAMPLE

@@ -17,7 +17,6 @@ from ...resource import HBM
 from ...sources.embedded import programs_behind
 from ...workload import Recording
 from ..changes import change
-from ..changes.changed_steps import own_s
 from ..changes.changed_times import Changed
 from ..changes.outcome import Outcome, outcome
 from ..changes.state import State
@@ -84,8 +83,8 @@ def _step(done: Outcome, recording: Recording, clock: Clock) -> _Step:
     every = (*ops, *done.after.workload.ops[len(ops) :])  # those of the program, then the kernels that the change adds
     shares = {index: share_in_steps(every[index], clock.steps) if clock.per else 1.0 for index in done.changed}
     own = frozenset(index for index in done.changed if index < len(ops))
-    saved = sum(own_s(ops[index]) * shares[index] for index in own)
-    saved -= sum(own_s(done.after.workload.ops[index]) * shares[index] for index in done.changed)
+    saved = sum(ops[index].own_s * shares[index] for index in own)
+    saved -= sum(done.after.workload.ops[index].own_s * shares[index] for index in done.changed)
     time_s = clock.each_s - saved / clock.parts
     busy_s = (clock.busy_s - saved) / clock.parts if clock.busy_s is not None else time_s
     return _Step(time_s, *done.uncertainty.around(time_s, busy_s, 1 if clock.per else 0), own, done)

@@ -143,7 +143,7 @@ def count_and_longest(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def op_name(op: Op) -> str:
-    label, name = op.label.partition("  ")[2] or op.label, op.name
+    label, name = op.work_label, op.name
     name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     return f"{label} ({name})" if label and label != op.name else name
 

@@ -12,6 +12,7 @@ from ...comparison.values import TIME, Comparison, Delta, Side
 from ...quantities import NOTABLE
 from ...report import Report
 from ...resource import HBM
+from ...rules.words.explanation import capital
 from ...units import percent, plain, rounded, show
 from ..comparison import figure_cells, folded, is_changed, verdict_text
 from ..program_facts import WHOLE
@@ -32,7 +33,7 @@ def words_json(report: Report, before: Report | None = None, comparison: Compari
     """The words of a page as compact JSON: about a report, or about two and their comparison."""
     return msgspec.json.encode(
         {
-            "findings": [(_capital(saving_text(finding)), predicted_text(finding)) for finding in report.findings],
+            "findings": [(capital(saving_text(finding)), predicted_text(finding)) for finding in report.findings],
             "idle": [reason_text(reason) for reason in report.idle],
             "stragglers": _stragglers(report) if len(report.input.devices) > 1 else {},
             "figures": _figures(report),
@@ -76,7 +77,7 @@ def _compared(comparison: Comparison) -> dict[str, object]:
     rows = [_row(number, delta) for number, delta in enumerate(comparison.deltas) if is_changed(delta)]
     change = "change_s" if comparison.basis == TIME else "floor_change_s"
     return {
-        "verdict": " ".join([f"{_capital(verdict_text(comparison))}.", *_largest_changes(comparison)]),
+        "verdict": " ".join([f"{capital(verdict_text(comparison))}.", *_largest_changes(comparison)]),
         "figures": [_toned(figure_cells(figure, comparison.per)) for figure in comparison.figures],
         "columns": [key for key, *_ in DIFFERENCES if key not in (_COUNTED if comparison.basis == TIME else _TIMED)],
         "rows": sorted(rows, key=lambda row: ((row[change] or 0.0) <= 0, -abs(row[change] or 0.0))),  # what became slower first
@@ -136,7 +137,3 @@ def _short(label: str) -> str:
     words = " ".join(label.split())
     half = (LONGEST_LABEL - 1) // 2
     return words if len(words) <= LONGEST_LABEL else f"{words[: LONGEST_LABEL - 1 - half]}…{words[-half:]}"
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -42,7 +42,7 @@ def explanation(kind: str) -> str:
     if kind not in kinds():
         raise UsageError(f"no finding of kind {kind!r}{did_you_mean(kind, kinds()) or '; roofline explain lists them'}")
     words = page(kind)
-    parts = [words.means or f"{_capital(_plain(words.title or words.observation))}."]
+    parts = [words.means or f"{capital(_plain(words.title or words.observation))}."]
     parts += [f"- {label}: {text}" for label, text in (("Rule", words.rule), ("Caveat", words.caveat), ("Saving", words.saving)) if text]
     parts += _advice(words)
     if words.whatif:
@@ -93,5 +93,6 @@ def _plain(text: str) -> str:
     return re.sub(r" +", " ", _FACT.sub("…", _OPTIONAL.sub("", text))).strip()
 
 
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
+    """The text with a capital letter."""
     return text[:1].upper() + text[1:]

@@ -328,10 +328,5 @@ def _coverage(ops: Sequence[Op]) -> Coverage:
     timed = [op for op in ops if op.time_s is not None]
     if not timed:
         return Coverage()
-    known_s, priced_s = (sum(_own_s(op) for op in some) for some in (timed, [op for op in timed if op.priced]))
+    known_s, priced_s = (sum(op.own_s for op in some) for some in (timed, [op for op in timed if op.priced]))
     return Coverage(busy_s=known_s, attributed_s=known_s, priced_s=priced_s)
-
-
-def _own_s(op: Op) -> float:
-    """The self time of an op, or its time."""
-    return (op.time_s if op.self_time_s is None else op.self_time_s) or 0.0
