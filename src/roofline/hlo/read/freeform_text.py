@@ -5,6 +5,7 @@ as operands of others, computations written where they are called.
 """
 
 import re
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -52,7 +53,7 @@ class Inline(Struct, frozen=True):
     at: int
 
 
-class Written(Struct, frozen=True):
+class Written(NamedTuple):
     """The parts of an instruction's text: ``inside`` is its operands, ``rest`` its attributes; ``shape`` is empty if it is not given."""
 
     root: str

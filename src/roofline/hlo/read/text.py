@@ -205,15 +205,7 @@ class _LineReader:
             else:
                 several, number = self.written(number)
                 for instruction in several:
-                    words = (
-                        instruction.root,
-                        instruction.name,
-                        instruction.shape,
-                        instruction.opcode,
-                        instruction.inside,
-                        instruction.rest,
-                    )
-                    program.instruction(draft, place, words)
+                    program.instruction(draft, place, instruction)
         raise Malformed(f"the computation {excerpt(draft.name)} is not closed; is the text cut off?")
 
     def module(self, name: str, header: str, frames: StackFrames) -> HloModule:
