@@ -452,7 +452,7 @@ LOWERED = sorted(path.name.removesuffix(".gz") for path in DATA.glob("hlo/*") if
 
 
 @pytest.mark.parametrize("platform", ["gpu", "tpu", "cpu"])
-@pytest.mark.parametrize("name", [name for name in LOWERED if "symbolic" not in name])
+@every("name", [name for name in LOWERED if "symbolic" not in name])
 def test_real_programs_survive(name: str, platform: Platform) -> None:
     before = stored(f"hlo/{name}")
     fused = fuse(before, platform)

@@ -157,7 +157,7 @@ def _described(card: Card) -> bool:
     return bool(architecture(card.machine.vendor, capability_of(card.machine)) and card.cores and card.spec("clock"))
 
 
-@pytest.mark.parametrize("card", [pytest.param(card, id=card.machine.name) for card in cards() if _described(card)])
+@every("card", [card for card in cards() if _described(card)])
 def test_derived_rates_are_those_of_the_catalogue(card: Card) -> None:
     clock = card.spec("clock")
     assert clock is not None

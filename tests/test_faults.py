@@ -41,7 +41,7 @@ def scored(name: str) -> object:
     return scorer.score(name, msgspec.to_builtins(report_of(name).findings))
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@every("name", PLANTED)
 def test_the_first_finding_names_the_fault_its_cost_and_its_line(name: str) -> None:
     score = scored(name)
     assert score.right, score

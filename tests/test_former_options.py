@@ -128,6 +128,7 @@ def test_every_command_with_former_options_is_tried() -> None:
     assert having <= COMMANDS.keys()
 
 
+@pytest.mark.slow
 def test_several_former_options_become_one_filter_and_one_list_of_values(capsys: Capture) -> None:
     line = "analyze sample:train"
     lines = {

@@ -450,6 +450,7 @@ def test_an_all_reduce_is_told_with_what_each_device_sends() -> None:
     assert "350 GB/s sent by each device" in spec.note  # 2 x 7 / 8 of 200 MB in a millisecond
 
 
+@pytest.mark.slow
 @pytest.mark.jax
 def test_copies_and_all_reduces_between_two_devices_of_jax(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("jax")

@@ -28,7 +28,7 @@ DATA = Path(__file__).parent / "data" / "machines"
 REFERENCE = Path(__file__).parents[2] / "shared" / "reference" / "hardware.toml"
 
 
-@pytest.mark.parametrize(
+@every(
     ("chip", "resource", "rate"),
     [
         ("h100-sxm", "matrix/bf16", "989.4 TFLOP/s"),
@@ -278,7 +278,7 @@ def test_the_index_of_names_reads_file_heads_and_misses_nothing() -> None:
     assert families == {key: each.machine.name for key, each in usual.items() if members[each.family] > 1}
 
 
-@pytest.mark.parametrize(
+@every(
     ("reported", "chip"),
     [
         ("NVIDIA H100 80GB HBM3", "h100-sxm"),  # what torch and nvidia-smi print; a table that only knows "NVIDIA H100" misses it
@@ -423,12 +423,13 @@ def _reference() -> list[dict[str, Any]]:
     return chips
 
 
+with_reference = pytest.mark.skipif(not REFERENCE.exists(), reason="the reference is not beside the project")
 # The reference gives the A10G the A10's SMs; products measured on one are faster than those could make them.
 CORRECTED = ("a10g",)
-reference = pytest.mark.parametrize("chip", [chip for chip in _reference() if chip["id"] not in CORRECTED], ids=lambda chip: chip["id"])
+reference = every("chip", [chip for chip in _reference() if chip["id"] not in CORRECTED] or [None])
 
 
-@pytest.mark.skipif(not REFERENCE.exists(), reason="the reference is not beside the project")
+@with_reference
 def test_every_chip_of_the_reference_is_here() -> None:
     assert {chip["id"].replace("_", "-") for chip in _reference()} <= set(names())
 
@@ -437,6 +438,7 @@ def _name(chip: dict[str, Any]) -> str:
     return str(chip["id"]).replace("_", "-")
 
 
+@with_reference
 @reference
 def test_identity_is_the_references(chip: dict[str, Any]) -> None:
     found = card(_name(chip))
@@ -455,6 +457,7 @@ def test_identity_is_the_references(chip: dict[str, Any]) -> None:
     assert bool(found.names.note) == ("aliases_note" in chip)
 
 
+@with_reference
 @reference
 def test_compute_rates_are_the_references(chip: dict[str, Any]) -> None:
     machine = load(_name(chip))
@@ -493,6 +496,7 @@ def _nearly(ceiling: Ceiling, rounded: float) -> bool:
     return abs(ceiling.rate / rounded - 1) < 0.05 and rounded in [other.value for other in ceiling.others]
 
 
+@with_reference
 @reference
 def test_memories_are_the_references(chip: dict[str, Any]) -> None:
     found = card(_name(chip))
@@ -520,6 +524,7 @@ def test_memories_are_the_references(chip: dict[str, Any]) -> None:
             assert entry.get("confidence", "") in ceiling.note
 
 
+@with_reference
 @reference
 def test_links_are_the_references(chip: dict[str, Any]) -> None:
     found = card(_name(chip))
@@ -548,6 +553,7 @@ def test_links_are_the_references(chip: dict[str, Any]) -> None:
         assert not ceiling or ceiling.topology == entry.get("topology", "")
 
 
+@with_reference
 @reference
 def test_specs_power_and_sustained_rates_are_the_references(chip: dict[str, Any]) -> None:
     found = card(_name(chip))
@@ -573,6 +579,7 @@ def test_specs_power_and_sustained_rates_are_the_references(chip: dict[str, Any]
     assert len(found.sustained) >= len(chip.get("sustained", []))
 
 
+@with_reference
 @reference
 def test_disagreements_are_the_references(chip: dict[str, Any]) -> None:
     found = card(_name(chip)).disagreements
@@ -626,7 +633,7 @@ COMPUTE = "[[compute]]\nresource = 'matrix/bf16'\n"
 GOOD = COMPUTE + "rate = '1 TFLOP/s'\n"
 
 
-@pytest.mark.parametrize(
+@every(
     ("text", "message"),
     [
         (COMPUTE + "rate = '3 GHz'", "my.toml: compute[0].rate: '3 GHz' is in Hz, not in FLOP/s; write it like '989 TFLOP/s'"),

@@ -1,25 +1,33 @@
-"""Which of a program's work could be avoided, and what its kernels are called, on functions with one such decision each."""
+"""Which of a program's work could be avoided, and what its kernels are called, on JAX functions with one such decision each."""
 
-import re
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import pytest
 
 from every import every
 from evidence import reviewed_program
-from program_texts import program_text
 from reviewed import H200, of_shape, ops_of
+from roofline.hlo.ir import equality
 from roofline.hlo.price.collectives import Network
 from roofline.hlo.price.pricing import Pricer
 from roofline.hlo.read import parse
 from roofline.hlo.review import Review
 from roofline.jax import lower
+from roofline.operation import Product, Streamed
 from roofline.resource import HBM
 from roofline.workload import Op
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
+TILED = """HloModule step, is_scheduled=true
+
+ENTRY main {
+  x = f32[4096,256,%(last)d]{2,1,0:T(8,128)} parameter(0)
+  ROOT y = f32[4096,256,%(last)d]{2,1,0:T(8,128)} exponential(x)
+}
+"""
 
 
 def reasons(ops: list[Op]) -> dict[str, list[Op]]:
@@ -28,20 +36,6 @@ def reasons(ops: list[Op]) -> dict[str, list[Op]]:
         for reason in op.avoidable:
             found.setdefault(reason.kind, []).append(op)
     return found
-
-
-def attention(q: Any, k: Any, v: Any, *, causal: bool) -> Any:
-    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k).astype("float32") / 11.3
-    if causal:
-        scores = jnp.where(jnp.tril(jnp.ones(scores.shape[-2:], bool)), scores, -1e9)
-    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(q.dtype), v)
-
-
-def test_a_softmax_of_a_library_between_two_products_is_one_of_scores() -> None:
-    heads, scores = "f32[16,512,64]{2,1,0}", "f32[16,512,512]{2,1,0}"
-    text = program_text("needed/a_softmax_of_a_library_between_two_products_is_one_of_scores.hlo", heads=heads, scores=scores)
-    stored = reasons(list(reviewed_program(parse(text), "cpu")))["stored-attention"]
-    assert [op.name for op in stored] == ["scores", "weights", "mixed"]
 
 
 @every("used", [jax.grad, jax.value_and_grad])
@@ -67,128 +61,9 @@ def test_what_a_compiler_computes_only_once_is_not_recomputed(used: Any) -> None
     assert (none, extra) == (0, done - needed)
 
 
-FORWARD, BACKWARD = "jit(f)/jvp()/dot_general", "jit(f)/transpose(jvp())/dot_general"
-RECOMPUTED = "jit(f)/transpose(jvp())/checkpoint/rematted_computation/dot_general"
-SHARDED = program_text("needed/sharded.hlo")
-
-
-@every(("last", "told"), [(BACKWARD, {"y2"}), (RECOMPUTED, {"w2", "y2"})])
-def test_weights_that_a_gradient_needs_too_are_gathered_without_a_checkpoint_as_well(last: str, told: set[str]) -> None:
-    text = SHARDED.replace("FORWARD", FORWARD).replace("RECOMPUTED", RECOMPUTED).replace("LAST", last)
-    assert {op.name for op in reasons(list(reviewed_program(parse(text), "tpu")))["recomputation"]} == told
-
-
-# One row times weights in sixteen parts of the depth, as XLA compiles it; then the same parts, each a head of its own.
-SPLIT = program_text("needed/split.hlo")
-
-
-def test_a_product_that_was_split_along_its_depth_reads_weights_too() -> None:
-    summed = reasons(list(reviewed_program(parse(SPLIT.replace("DIMENSION", "0")), "gpu")))
-    assert [op.name for op in summed["low-batch"]] == ["gemm"]
-    heads = SPLIT.replace("DIMENSION", "1").replace("f32[4096] reduce", "f32[16] reduce").replace("bf16[4096]", "bf16[16]")
-    assert "low-batch" not in reasons(list(reviewed_program(parse(heads), "gpu"))), "parts that are not summed are products of their own"
-
-
-def test_a_product_that_was_split_is_labelled_as_the_one_it_is() -> None:
-    def label(text: str) -> str:
-        return next(op.label for op in reviewed_program(parse(text), "gpu") if op.name == "gemm")
-
-    assert label(SPLIT.replace("DIMENSION", "0")) == "split  dot 1×16384×4096 bf16, depth split in 16"
-    heads = SPLIT.replace("DIMENSION", "1").replace("f32[4096] reduce", "f32[16] reduce").replace("bf16[4096]", "bf16[16]")
-    assert label(heads) == "split  dot 16×(1×1024×4096) bf16"
-
-
-TAKEN = program_text("needed/taken.hlo")
-
-
-@every(("second", "factor"), [("i", 8), ("j", 4)])
-def test_what_two_kernels_take_at_the_same_places_is_used_once(second: str, factor: int) -> None:
-    dims = "offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1"
-    program = parse(TAKEN.replace("DIMS", dims).replace("SECOND", second))
-    (op,) = reasons(list(reviewed_program(program, "gpu")))["unused-results"]
-    assert [reason.factor for reason in op.avoidable] == [factor]
-
-
-COPIED = program_text("needed/copied.hlo")
-
-
-@pytest.mark.parametrize(
-    ("alias", "layout", "kinds"),
-    [
-        ("", "3,2,1,0", {"missing-donation"}),
-        (", input_output_alias={ {}: (0, {}, may-alias) }", "3,2,1,0", {"missing-donation"}),
-        (", input_output_alias={ {}: (0, {}, may-alias) }", "3,1,2,0", {"layout-copies"}),
-    ],
-)
-def test_an_argument_copied_for_want_of_donation_or_to_change_its_layout(alias: str, layout: str, kinds: set[str]) -> None:
-    program = COPIED.replace("ALIAS", alias).replace("{3,2,1,0} parameter(0)\n  %new", f"{{{layout}}} parameter(0)\n  %new")
-    found = reasons(list(reviewed_program(parse(program), "gpu")))
-    assert {(kind, op.name) for kind, ops in found.items() for op in ops} == {(kind, "copy.1") for kind in kinds}
-    if "missing-donation" in kinds:
-        assert found["missing-donation"][0].avoidable[0].group == ("donated" if alias else "")
-
-
-def test_a_donated_argument_whose_old_value_is_used_later_is_copied_all_the_same() -> None:
-    # One copy keeps the old value, which is read later, another is updated.
-    twice = COPIED.replace("ALIAS", ", input_output_alias={ {}: (0, {}, may-alias) }").replace(
-        "fusion(%copy.1, %new)", "fusion(%copy.2, %new)"
-    )
-    copies = twice.replace("  ROOT %fusion", "  %copy.2 = bf16[16,32,4096,128]{3,2,1,0} copy(%copy.1)\n  ROOT %fusion")
-    found = reasons(list(reviewed_program(parse(copies), "gpu")))
-    assert [op.name for op in found["missing-donation"]] == ["copy.1", "copy.2"]
-
-
-EXPERTS = program_text("needed/experts.hlo")
-
-
-def test_a_ragged_product_over_all_experts_is_dense() -> None:
-    ops = {op.name: op for op in reviewed_program(parse(EXPERTS), "gpu")}
-    (reason,) = [one for one in ops["dot"].avoidable if one.kind == "dense-experts"]
-    assert reason.factor == 8
-    assert reason.instead["matrix/bf16"] == 2 * 4096 * 1024 * 2048
-    assert [one.kind for one in ops["fusion.1"].avoidable] == ["dense-experts"]
-
-
 def test_a_fourier_transform_is_no_stream_of_elements() -> None:
     (op,) = [op for op in ops_of(lambda x: jnp.fft.rfft(x), of_shape(64, 4096, dtype="float32")) if op.category == "fft"]
     assert op.operation is None
-
-
-@every("name", ["(jit(step)/reduce_sum:jit(step)/mlp/dot_general)", "jit(step)/jit(silu)/mul", ""])
-def test_collectives_are_called_what_they_are(name: str) -> None:
-    # XLA names one after the op whose result it adds up, and one that it combined after all of theirs.
-    program = f"""HloModule step, num_partitions=8
-%sum (a: f32[], b: f32[]) -> f32[] {{
-  %a = f32[] parameter(0)
-  %b = f32[] parameter(1)
-  ROOT %both = f32[] add(%a, %b)
-}}
-ENTRY %main (x: f32[1024,256]) -> f32[1024,256] {{
-  %x = f32[1024,256]{{1,0}} parameter(0)
-  ROOT %all = f32[1024,256]{{1,0}} all-reduce(%x), replica_groups=[1,8]<=[8], to_apply=%sum, metadata={{op_name="{name}"}}
-}}
-"""
-    (op,) = reviewed_program(parse(program), "gpu")
-    assert op.label.endswith("  all-reduce fp32[1024,256]")
-
-
-@every(
-    ("name", "word"),
-    [
-        ("jit(f)/jit(fft)/fft", "fft"),
-        ("jit(f)/jit(fft)/convert_element_type", "fft convert"),  # of its operand to complex numbers, which is no transform
-        ("jit(f)/jit(silu)/mul", "silu"),
-    ],
-)
-def test_what_is_done_for_an_op_is_not_called_that_op(name: str, word: str) -> None:
-    program = f"""HloModule step
-ENTRY %main (x: f32[1024,256]) -> f32[1024,256] {{
-  %x = f32[1024,256]{{1,0}} parameter(0)
-  ROOT %y = f32[1024,256]{{1,0}} negate(%x), metadata={{op_name="{name}"}}
-}}
-"""
-    (op,) = reviewed_program(parse(program), "gpu")
-    assert op.label.endswith(f"  {word} fp32[1024,256]")
 
 
 def test_labels_say_scope_operation_sizes_and_format() -> None:
@@ -200,39 +75,9 @@ def test_labels_say_scope_operation_sizes_and_format() -> None:
     assert any(label.startswith("layer0/mlp  dot 8192×2048×8192 bf16") for label in labels), labels
 
 
-LAYOUT = """HloModule m
-ENTRY e {
-  a = bf16[64,32] parameter(0)
-  ROOT KERNEL, metadata={op_name="jit(f)/mlp/dot_general"}
-}
-"""
-
-
-@every(
-    ("kernel", "what"),
-    [
-        ("c = f32[64,32] convert(a)", "convert fp32[64,32]"),
-        ("d = bf16[64,64] dot(a, a), lhs_contracting_dims={1}, rhs_contracting_dims={1}", "dot 64×32×64 bf16"),
-    ],
-)
-def test_only_products_are_labelled_as_products(kernel: str, what: str) -> None:
-    (op,) = reviewed_program(parse(LAYOUT.replace("KERNEL", kernel)), "gpu")
-    assert op.label == f"mlp  {what}"
-
-
 def test_a_label_without_scope_is_its_source_line() -> None:
     (op,) = ops_of(lambda x: x.T.reshape(-1) * 2, of_shape(64, 32))
     assert op.label.startswith("test_needed.py:"), op.label
-
-
-THRESHOLD = program_text("needed/threshold.hlo")
-
-
-@every(("start", "factor"), [(0, 16), (1, 8), (3, 4), (14, 8), (15, 16)])
-def test_the_threshold_among_sorted_scores_says_how_many_are_chosen(start: int, factor: int) -> None:
-    text = THRESHOLD.replace("FROM", str(start)).replace("TO", str(start + 1))
-    (reason,) = [one for op in reviewed_program(parse(text), "gpu") for one in op.avoidable if one.kind == "dense-experts"]
-    assert reason.factor == factor
 
 
 def test_kernels_in_fp64_could_be_fp32() -> None:
@@ -241,31 +86,6 @@ def test_kernels_in_fp64_could_be_fp32() -> None:
     (reason,) = op.avoidable
     assert reason.kind == "wide-format"
     assert 2 * reason.instead[HBM] == op.cost[HBM]
-
-
-DOUBLES = program_text("needed/doubles.hlo")
-
-
-@every("platform", ["cpu", "gpu"])
-def test_products_in_fp64_are_wide_on_any_chip_and_so_is_what_feeds_them(platform: Any) -> None:
-    found = reasons(list(reviewed_program(parse(DOUBLES), platform)))["wide-format"]
-    assert [op.name for op in found] == ["wide", "dot"]
-    single = DOUBLES.replace("f64", "f32").replace("convert", "copy")
-    assert ("wide-format" in reasons(list(reviewed_program(parse(single), platform)))) == (platform == "gpu")
-
-
-AGAIN = program_text("needed/again.hlo")
-
-
-@every(("name", "kinds"), [("max", set()), ("head/max", {"duplicated-work"})])
-def test_what_the_compiler_computes_again_rather_than_keep_is_not_the_authors(name: str, kinds: set[str]) -> None:
-    assert set(reasons(list(reviewed_program(parse(AGAIN.replace("OTHER", name)), "gpu")))) == kinds
-
-
-def test_a_copy_that_the_compiler_makes_twice_is_not_the_authors() -> None:
-    copies = AGAIN.replace("fusion(%x), kind=kLoop, calls=%relu", "copy(%x)")
-    assert set(reasons(list(reviewed_program(parse(re.sub(r", metadata=.*", "", copies)), "gpu")))) == set()
-    assert "duplicated-work" in reasons(list(reviewed_program(parse(copies), "gpu")))
 
 
 def fingerprints(function: Callable[..., Any], *args: Any) -> list[str]:
@@ -294,15 +114,6 @@ def test_programs_that_compute_the_same_from_the_same_arguments_are_found() -> N
     assert not set(score) & set(fingerprints(lambda w, x: forward(w, x).sum(), *smaller)), "or shape"
 
 
-TILED = """HloModule step, is_scheduled=true
-
-ENTRY main {
-  x = f32[4096,256,%(last)d]{2,1,0:T(8,128)} parameter(0)
-  ROOT y = f32[4096,256,%(last)d]{2,1,0:T(8,128)} exponential(x)
-}
-"""
-
-
 @every(("last", "share"), [(4, 31 / 32), (128, 0.0)])
 def test_tiles_that_are_filled_up_are_padding(last: int, share: float) -> None:
     (op,) = reviewed_program(parse(TILED % {"last": last}, "tiled"))
@@ -324,3 +135,153 @@ ENTRY main {
   ROOT part = f32[2,4]{1,0} slice(dot), slice={[0:2], [0:4]}
 }"""
     assert len(reviewed_program(parse(text), "gpu").ops)
+
+
+@every(("window", "same"), [("size=3x3 pad=1_1x1_1", True), ("size=3x3 pad=1_1x1_1 rhs_reversal=1x1", False)])
+def test_a_convolution_that_two_programs_compute(window: str, same: bool) -> None:
+    program = """HloModule one
+ENTRY %main (x: bf16[8,56,56,64], w: bf16[64,3,3,64]) -> bf16[8,56,56,64] {
+  %x = bf16[8,56,56,64]{3,2,1,0} parameter(0), metadata={op_name="x"}
+  %w = bf16[64,3,3,64]{3,2,1,0} parameter(1), metadata={op_name="w"}
+  ROOT %conv = bf16[8,56,56,64]{3,2,1,0} convolution(%x, %w), window={WINDOW}, dim_labels=b01f_o01i->b01f
+}
+"""
+    values = []
+    for said in ("size=3x3 pad=1_1x1_1", window):
+        module = parse(program.replace("WINDOW", said))
+        values.append(Review(Pricer(module, "gpu", Network.of(None, "gpu"), {})).value(module.entry, 2))
+    assert all(values)
+    assert (values[0] == values[1]) == same
+
+
+def test_rows_that_are_looked_up_and_used_in_one_kernel_do_not_stream() -> None:
+    (op,) = ops_of(lambda x, ids: jnp.tanh(x[ids]) * 2, of_shape(4096, 1024), of_shape(16384, dtype="int32"))
+    assert op.operation == Streamed(kind="gathered")
+
+
+def test_arrays_that_are_interleaved_are_no_padding_and_do_not_stream() -> None:
+    def mixed(u: Any, w: Any) -> Any:
+        even, odd = u[:, ::2], u[:, 1::2]
+        widths = (0, 0, 0), (0, 0, 0)
+        both = jax.lax.pad(even, jnp.zeros((), u.dtype), (widths[0], (0, 1, 1), widths[1]))
+        both += jax.lax.pad(odd * 2, jnp.zeros((), u.dtype), (widths[0], (1, 0, 1), widths[1]))
+        return jax.lax.optimization_barrier(both).reshape(-1, 1024) @ w
+
+    ops = ops_of(mixed, of_shape(16, 2048, 1024), of_shape(1024, 1024))
+    assert not [one for op in ops for one in op.avoidable if one.kind == "padding"]
+    assert any(op.operation == Streamed(kind="interleaved") for op in ops)
+
+
+@every(("levels", "kind"), [(1, "fusion"), (2, "interleaved")])
+def test_a_kernel_of_several_levels_of_a_scan_over_pairs_does_not_stream(levels: int, kind: str) -> None:
+    def paired(x: Any) -> Any:
+        for _ in range(levels):
+            x = x[:, ::2] * x[:, 1::2]
+        return x
+
+    (op,) = ops_of(paired, of_shape(4096, 4096))
+    assert op.operation == Streamed(kind=kind)
+
+
+def test_a_token_that_is_sent_to_two_experts_is_not_multiplied_twice_by_one() -> None:
+    def mixture(x: Any, router: Any, up: Any, down: Any) -> Any:
+        chosen = jax.lax.top_k(x @ router, 2)[1].reshape(-1)
+        order = jnp.argsort(chosen)
+        sizes = jnp.bincount(chosen, length=8).astype("int32")
+        hidden = jax.nn.relu(jax.lax.ragged_dot(x[order // 2], up, sizes))
+        return jnp.zeros_like(x).at[order // 2].add(jax.lax.ragged_dot(hidden, down, sizes))
+
+    ops = ops_of(mixture, of_shape(4096, 1024), of_shape(1024, 8), of_shape(8, 1024, 2048), of_shape(8, 2048, 1024))
+    assert not [one for op in ops for one in op.avoidable if one.kind == "repeated-operand"]
+    products = [op for op in ops if isinstance(op.operation, Product) and op.operation.groups]
+    for op, sizes in zip(products, [(8192, 1024, 2048), (8192, 2048, 1024)], strict=True):
+        # Each of the 4096 tokens is multiplied by the matrices of its two experts, not of all eight.
+        assert isinstance(op.operation, Product)
+        assert (op.operation.m, op.operation.k, op.operation.n, op.operation.groups) == (*sizes, 8)
+        assert (op.cost.flops, op.operation.bytes) == (2 * prod(sizes), op.cost[HBM] - 8 * 4)
+        assert op.label.endswith("ragged dot {}×{}×{} in 8 groups bf16".format(*sizes))
+
+
+@every("scanned", [False, True])
+def test_a_causal_mask_that_is_made_once_before_a_loop_over_layers(scanned: bool) -> None:
+    def layer(x: Any, w: Any) -> Any:
+        heads = (x @ w).reshape(4, 512, 8, 64)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", heads, heads)
+        mask = jnp.tril(jnp.ones((512, 512), bool))
+        weights = jax.nn.softmax(jnp.where(mask, scores, -1e9), axis=-1)
+        return x + jnp.einsum("bhqk,bkhd->bqhd", weights, heads).reshape(x.shape), None
+
+    def loss(stack: Any, x: Any) -> Any:
+        repeated = jax.checkpoint(layer)
+        for number in range(0 if scanned else 3):
+            x = repeated(x, stack[number])[0]
+        return (jax.lax.scan(repeated, x, stack)[0] if scanned else x).astype("float32").sum()
+
+    ops = ops_of(jax.value_and_grad(loss), of_shape(3, 512, 512), of_shape(4, 512, 512))
+    masked = [op.count for op in ops if {"masked"} == {one.unneeded for one in op.avoidable if one.unneeded}]
+    # Of each of three layers two products forward and four back; those that are computed again are spared altogether.
+    assert sum(masked) == 3 * (2 + 4)
+
+
+@every(
+    "chosen",
+    [
+        lambda is_due, penalty: jnp.where(is_due, penalty, 0.0),
+        lambda is_due, penalty: jnp.where(is_due, 1.0, 0.0) * penalty,
+        lambda is_due, penalty: is_due * penalty,
+    ],
+)
+@every("every", [10, 64])
+def test_a_penalty_of_few_steps_is_found_before_the_compiler_sees_it(chosen: Callable[[Any, Any], Any], every: int) -> None:
+    def step(number: Any, w: Any, x: Any) -> Any:
+        def loss(w: Any) -> Any:
+            return jnp.tanh(x @ w).sum() + chosen(number % every == 0, jnp.square(x @ w @ w).sum())
+
+        return jax.value_and_grad(loss)(w)
+
+    shapes = of_shape(1024, 1024, dtype="float32"), of_shape(4096, 1024, dtype="float32")
+    ops = ops_of(step, of_shape(dtype="int32"), *shapes)
+    products = [op for op in ops if "dot" in op.name]
+    waste = [one for op in ops for one in op.avoidable if one.group == "condition"]
+    # x @ w and its gradient are the loss's too; (x @ w) @ w, its gradients by both factors and the first one's by w are the penalty's.
+    assert (len(products), len(waste)) == (6, 4)
+    assert {one.factor for one in waste} == {every}
+
+
+def test_a_position_that_only_live_rows_update_is_one_position() -> None:
+    def decode(cache: Any, new: Any, at: Any, live: Any) -> Any:
+        here = (jnp.arange(2048) == at[:, None]) & live[:, None]
+        return jnp.where(here[:, :, None], new[:, None], cache)
+
+    shapes = of_shape(16, 2048, 1024), of_shape(16, 1024), of_shape(16, dtype="int32"), of_shape(16, dtype="bool")
+    [found] = [one for op in ops_of(decode, *shapes) for one in op.avoidable if one.group == "selected"]
+    assert found.kind == "layout-copies"
+
+
+def test_the_parts_of_a_large_result_are_not_all_compared_with_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    # An optimizer over a thousand arrays takes its arguments out of one tuple. Two of the parts are taken twice.
+    parts = 1_000
+    taken = [*range(parts), 3, 7]
+    lines = "\n".join(f"  g.{place} = f32[8]{{0}} get-tuple-element(t), index={part}" for place, part in enumerate(taken))
+    shape = ", ".join(["f32[8]{0}"] * parts)
+    program = f"HloModule adam\n\nENTRY main {{\n  t = ({shape}) parameter(0)\n{lines}\n  ROOT sum = f32[8]{{0}} add(g.0, g.1)\n}}\n"
+    module = parse(program)
+    calls: list[int] = []
+    compare = equality.is_equal
+    monkeypatch.setattr(equality, "is_equal", lambda *args: (calls.append(1), compare(*args))[1])
+    alike = equality.EqualInstructions(module, module.entry_computation)
+    found = [alike.first(index, "same key") for index in range(1, 1 + len(taken))]
+    assert found == [1 + part for part in taken]
+    assert len(calls) < 3 * len(taken)
+
+
+@every(("dtype", "change", "kind"), [("c64", "multiply", "complex"), ("f32", "multiply", "fusion"), ("c64", "copy", "fusion")])
+def test_kernels_that_compute_with_complex_numbers_are_told_apart(dtype: str, change: str, kind: str) -> None:
+    program = f"""HloModule spectra
+ENTRY %main (x: {dtype}[512,512], y: {dtype}[512,512]) -> {dtype}[512,512] {{
+  %x = {dtype}[512,512]{{1,0}} parameter(0)
+  %y = {dtype}[512,512]{{1,0}} parameter(1)
+  ROOT %made = {dtype}[512,512]{{1,0}} {change}({"%x, %y" if change == "multiply" else "%x"})
+}}
+"""
+    assert [op.operation for op in reviewed_program(parse(program), "gpu")] == [Streamed(kind=kind)]

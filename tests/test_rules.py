@@ -300,7 +300,7 @@ def test_operators_with_odd_arguments_are_lowered(op: str, args: tuple[object, .
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", PROGRAMS)
+@every("name", PROGRAMS)
 def test_recorded_calls_are_those_of_pytorch(name: str) -> None:
     pytest.importorskip("torch")
     (calls, kept), (recorded, kept_then) = record(PROGRAMS[name]), read(name)

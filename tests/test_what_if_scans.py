@@ -90,7 +90,7 @@ def work(report: Report) -> tuple[float, float]:
     ("layer", "forward"),
     [
         pytest.param(causal, 1, id="grouped queries"),
-        pytest.param(encoder, 1, id="no mask"),
+        pytest.param(encoder, 1, id="no mask", marks=pytest.mark.slow),
         pytest.param(recomputed(causal), 2, id="recomputed"),
         pytest.param(products_kept(causal), 1, id="products kept", marks=pytest.mark.slow),
     ],

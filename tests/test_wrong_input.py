@@ -94,6 +94,7 @@ def test_every_command_is_tried() -> None:
     assert {words.split()[0] for words in COMMAND_LINES.values()} == {*COMMANDS, "--cache", "--completion"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name not in ACTING])
 def test_wrong_numbers_for_every_option(line: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line)
@@ -141,7 +142,7 @@ def options_with_rules() -> Iterator[tuple[str, str]]:
                 yield " ".join(words), option
 
 
-@pytest.mark.parametrize(("line", "option"), list(options_with_rules()))
+@every(("line", "option"), list(options_with_rules()))
 def test_a_wrong_value_of_any_option_is_a_usage_error_in_one_line(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     for value in WRONG[:3] if line.split()[0] in SLOW else WRONG:
         words = shlex.split(line)
@@ -165,7 +166,7 @@ def test_wrong_sizes(line: str, value: str, capsys: pytest.CaptureFixture[str]) 
         one_line(capsys, [*words[:place], value, *words[place + 1 :]])
 
 
-@pytest.mark.parametrize(
+@every(
     "line",
     [
         "plot sizes matmul --free nonsense --chips h100 -o figure.svg",
@@ -254,8 +255,8 @@ def test_a_folder_that_vanishes_while_it_is_read_is_left_out(
         one_line(capsys, [*command.split(), str(folder / "runs")], refused=True)
 
 
-@pytest.mark.parametrize("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] not in (*ACTING, "completion", "plot")])
-@pytest.mark.parametrize("option", ["--json", "-o"])
+@every("line", [line for name, line in COMMAND_LINES.items() if name.split()[0] not in (*ACTING, "completion", "plot")])
+@every("option", ["--json", "-o"])
 def test_output_into_a_missing_folder(line: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = shlex.split(line)
     if any(option in action.option_strings for action in _parser(words[0], words[1:])._actions):
