@@ -18,7 +18,7 @@ from roofline.plan.question import sequences
 from roofline.plan.schedule import spans
 from roofline.render.export import to_json
 from roofline.render.page.html import escaped
-from roofline.render.plan.training import FORMULAS, MEMORY, compiled_text, reason
+from roofline.render.plan.training import FORMULAS, MEMORY, compiled_text, plans_text, reason
 from roofline.render.schema import plan_schema
 from roofline.units import percent, show
 
@@ -78,9 +78,23 @@ def test_the_words_of_the_reference_are_understood() -> None:
     assert (cube.chips, cube.plans) == (64, rl.plan("llama3-8b", "v5p:4x4x4", batch=256).plans)
 
 
+def test_values_of_python_are_the_words_of_options(tmp_path: Path) -> None:
+    words = rl.plan("llama3-8b", "h100", "x8", batch="64", mesh="tp=2 fsdp=4", format="bf16,fp8", recompute="0.35,full", no=["pp", "cp"])
+    values = rl.plan(
+        "llama3-8b", "h100", 8.0, batch=64.0, mesh={"tp": 2, "fsdp": 4}, format=["bf16", "fp8"], recompute=[0.35, "full"], no="pp,cp"
+    )
+    assert values == words
+    offloading = rl.plan("llama3-8b", "h100", 8, batch=64, recompute=1.0, microbatch=1.0, settings={"offload": True, "routing": 1.5}).best
+    assert "no activations in host memory" not in offloading.assumed
+    with pytest.raises(RooflineError, match="no such file"):
+        rl.plan(tmp_path / "config.json", "h100", 8)
+
+
 def test_a_whole_mesh_is_predicted_even_where_it_does_not_fit() -> None:
     plans = rl.plan("llama3-405b", "h100", 16, batch=16, mesh="tp=8 pp=1 cp=1 fsdp=rest data=1", microbatch=1, recompute="none")
     assert [plan.fits for plan in plans.plans] == ["needs offload"]
+    over = show(plans.best.memory["total"] - plans.capacity, "B", 3)
+    assert f"does not fit without offload of {over} of activations or optimizer" in " ".join(plans_text(plans).split())
     assert plans.plans[0].mesh["fsdp"] == 2
     with pytest.raises(UsageError, match=r"none of .* plans fits"):
         rl.plan("llama3-405b", "h100", 16, batch=16)

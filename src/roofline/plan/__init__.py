@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def plan(model: "str | Model", chip: str, count: int | str | None = None, *, anchor: str = "", **options: Any) -> "Plans":
     """The training plans of a model on chips, the best first; options are those of `roofline plan`.
 
-    ``--max`` is ``most={"tp": 8}``, ``--set`` is ``settings={"graphs": "step"}``, ``--no`` a list.
+    ``--max`` is ``most={"tp": 8}``, ``--set`` is ``settings={"graphs": "step"}``; lists and ``mesh`` may be words, lists and mappings.
     ``model`` is a name of the catalogue, or the path of a config.json or of a folder with one; ``anchor`` a measured step, such as
     ``pp=8 tp=4 data=rest mbs=1: 20.1 s``.
     """

@@ -71,34 +71,34 @@ def question(
     *,
     batch: str | int | None = None,
     seq: int | None = None,
-    mesh: str = "",
-    no: Sequence[str] = (),
+    mesh: str | Mapping[str, int | str] = "",
+    no: str | Sequence[str] = (),
     most: Mapping[str, int] | None = None,
-    format: str = "",
-    recompute: str = "",
-    microbatch: str | float | None = None,
+    format: str | Sequence[str] = "",
+    recompute: str | float | Sequence[str] = "",
+    microbatch: str | float | Sequence[float] | None = None,
     stack: str = "",
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, str | float] | None = None,
     slices: int = 1,
     network: str | float | None = None,
     domain: int | None = None,
     reserve: str | float = 0.0,
 ) -> Question:
     """The question that words of the command line, or arguments of `roofline.plan`, ask."""
-    asked_model = load_model(model) if isinstance(model, str) else model
+    asked_model = model if isinstance(model, Model) else load_model(str(model))
     chips = asked_chips(chip, count, slices, domain, network)
-    length, usual_stack = seq or USUAL_LENGTH, "maxtext" if chips.is_tpu else "megatron"
+    length, usual_stack = int(seq or USUAL_LENGTH), "maxtext" if chips.is_tpu else "megatron"
     taken = {
         f"sequences of {USUAL_LENGTH} tokens": seq is None,
         f"a batch of {USUAL_BATCH}": batch is None,
         f"the software of {usual_stack}": not stack,
     }
     assumed = [*asked_model.notes, *(what for what, is_so in taken.items() if is_so)]
-    asked = asked_mesh(mesh)
-    for name in no:
+    asked = asked_mesh(written(mesh))
+    for name in split_list(written(no)):
         axis = _axis("--no", name)
         asked = replace(asked, sizes={**asked.sizes, axis: 1})
-    fields, unsaid = _settings(settings or {}, asked_model, chips)
+    fields, unsaid = _settings({name: written(value) for name, value in (settings or {}).items()}, asked_model, chips)
     if network is None and chips.count > chips.domain and not chips.is_tpu:
         unsaid.append(f"a network of {show(chips.network, 'B/s', 3)} a chip")
     return Question(
@@ -107,9 +107,9 @@ def question(
         batch=sequences(USUAL_BATCH if batch is None else batch, length),
         length=length,
         mesh=asked,
-        formats=tuple(word("--format", name, FORMATS) for name in split_list(format or "bf16")),
-        policies=tuple(recompute_of(words, asked_model) for words in recompute_policies(recompute or POLICIES)),
-        microbatches=MICROBATCHES if microbatch is None else tuple(microbatch_of(text) for text in split_list(str(microbatch))),
+        formats=tuple(word("--format", name, FORMATS) for name in split_list(written(format) or "bf16")),
+        policies=tuple(recompute_of(words, asked_model) for words in recompute_policies(written(recompute) or POLICIES)),
+        microbatches=MICROBATCHES if microbatch is None else tuple(microbatch_of(text) for text in split_list(written(microbatch))),
         stack=word("--stack", stack or usual_stack, STACKS, OTHER_STACKS),
         settings=fields,
         most={_axis("--max", name): size for name, size in (most or {}).items()},
@@ -122,7 +122,7 @@ def asked_chips(chip: str, count: int | str | None, slices: int, domain: int | N
     """The chips of words such as ``h100`` and ``x256``, ``v5p`` and ``4x4x8``, ``v5p:4x4x8`` or ``2x v5p:4x4x8``."""
     if several := re.fullmatch(r"(\d+)\s*x\s*([A-Za-z].*)", chip.strip()):
         slices, chip = int(several[1]), several[2]
-    text = "" if count is None else str(count).strip().lower().removeprefix("x")
+    text = written(count).strip().lower().removeprefix("x")
     if "x" in text:
         chip, text = f"{chip}:{text}", ""
     rate = None if network is None else parse(network, "B/s")
@@ -133,6 +133,19 @@ def asked_chips(chip: str, count: int | str | None, slices: int, domain: int | N
     if slices < 1:
         raise UsageError("--slices: a whole number of at least 1")
     return chips_of(chip, int(text) if text else None, slices=slices, domain=domain, network=rate)
+
+
+def written(value: object) -> str:
+    """The words of an option for its value in Python: a list, the sizes of axes, a number, yes or no."""
+    if isinstance(value, Mapping):
+        return " ".join(f"{name}={size}" for name, size in value.items())
+    if isinstance(value, list | tuple):
+        return ",".join(map(written, value))
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "" if value is None else str(value)
 
 
 def sequences(batch: str | int, length: int) -> int:

@@ -1,6 +1,7 @@
 """Serving plans: splits of some chips into replicas, the largest batch of each under an objective, and what a rate of requests needs."""
 
 import re
+from collections.abc import Mapping, Sequence
 from itertools import product
 from math import ceil
 from typing import Literal
@@ -13,7 +14,7 @@ from ..units import parse
 from .catalogue import load_model
 from .chips import Chips
 from .mesh import asked_mesh
-from .question import asked_chips, split_list
+from .question import asked_chips, split_list, written
 from .serving import KV_BYTES, Replica, Served, Server
 from .words import FORMATS, word
 
@@ -88,14 +89,14 @@ def find_serving(
     rate: float | None = None,
     batch: int | str | None = None,
     split: str = "",
-    mesh: str = "",
-    format: str = "",
+    mesh: str | Mapping[str, int] = "",
+    format: str | Sequence[str] = "",
     kv: str = "bf16",
     network: str | float | None = None,
     domain: int | None = None,
 ) -> ServingPlans:
     """The serving plans of a model on chips: every split into replicas, with its largest batch under the objective."""
-    served_model = load_model(model)
+    served_model = load_model(str(model))
     tokens_in, tokens_out = prompt or USUAL_PROMPT, answer or USUAL_ANSWER
     chips = asked_chips(chip, count, 1, domain, network)
     if chips.is_tpu:
@@ -104,9 +105,9 @@ def find_serving(
     server, objective, (least, most) = Server(served_model, chips), asked_objective(slo), asked_batch(batch)
     if split and sorted(split_list(split)) != ["decode", "prefill"]:
         raise UsageError(f"--split {split}: write prefill,decode for replicas that do one of them")
-    formats = [word("--format", name, FORMATS) for name in split_list(format or "bf16")]
+    formats = [word("--format", name, FORMATS) for name in split_list(written(format) or "bf16")]
     plans, tables, refused = [], {}, []
-    for tensor, number in product(_tensors(mesh, chips, bool(split)), formats):
+    for tensor, number in product(_tensors(written(mesh), chips, bool(split)), formats):
         replica = Replica(tensor=tensor, batch=least, prompt=tokens_in, answer=tokens_out, format=number, kv=kv, apart=bool(split))
         try:
             rows = _batches(server, replica, most)

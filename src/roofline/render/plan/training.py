@@ -83,7 +83,7 @@ def _billions(number: float) -> str:
 def best_sentence(plans: Plans, tokens: float | None = None, price: float | None = None) -> str:
     """The best plan, its step with the interval, and what it takes of the memory."""
     best = plans.best
-    room = f"{show(best.memory['total'], 'B', 3)} of {show(plans.capacity, 'B', 3)} ({_fits(best)})"
+    room = f"{show(best.memory['total'], 'B', 3)} of {show(plans.capacity, 'B', 3)} ({_fits(plans, best)})"
     interval = f"{show(best.low_s, 's', 3)} to {show(best.high_s, 's', 3)}"
     text = (
         f"Best plan: {best.name}, microbatch {best.microbatch:g}, {best.format}, recomputation {best.recompute}: "
@@ -102,8 +102,10 @@ def run_sentence(plans: Plans, plan: Plan, tokens: float, price: float | None) -
     return text + (f", {plans.cost(plan, tokens, price):,.0f} at {price:g} a chip and hour." if price else ".")
 
 
-def _fits(plan: Plan) -> str:
-    return {"yes": "fits", "tight": "tight"}.get(plan.fits, "does not fit without offload of activations or optimizer")
+def _fits(plans: Plans, plan: Plan) -> str:
+    if plan.fits != "needs offload":
+        return "fits" if plan.fits == "yes" else "tight"
+    return f"does not fit without offload of {show(plan.memory['total'] - plans.capacity, 'B', 3)} of activations or optimizer"
 
 
 def _row(plans: Plans, number: int, plan: Plan) -> list[str | Cell]:
@@ -181,8 +183,8 @@ def explanation(plans: Plans, number: int, paper: Paper = PLAIN, *, tokens: floa
     ]
     terms.append(["step", "the sum", "step.step_of", show(plan.step_s, "s", 4), "100%"])
     ledger = [[part, MEMORY[part], show(amount, "B", 3)] for part, amount in plan.memory.items()]
-    ledger.append(["capacity", _fits(plan), show(plans.capacity, "B", 3)])
-    ledger[-1][1] = f"{_fits(plan)}; of the chip, less --reserve"
+    ledger.append(["capacity", _fits(plans, plan), show(plans.capacity, "B", 3)])
+    ledger[-1][1] = f"{_fits(plans, plan)}; of the chip, less --reserve"
     wide = replace(paper, width=WIDEST)
     return "\n".join(
         [
