@@ -25,7 +25,7 @@ from roofline.cli import compare, main
 from roofline.cli.analyze import parser
 from roofline.cli.forms import make_it_fit
 from roofline.cli.forms.slice_variants import Variant, _described, rank, variant_rows, variants, variants_text
-from roofline.cli.options.slice_options import chips_and_meshes, function_job
+from roofline.cli.options.slice_options import chips_and_meshes, function_job, record
 from roofline.errors import UsageError
 from roofline.hlo.price.collectives import network_of
 from roofline.jax.tpu import _refused_kernel, changes, compiling
@@ -148,7 +148,7 @@ def test_options_of_functions_are_refused_for_files(words: list[str], capsys: py
     assert "is for a function that is compiled for a slice" in capsys.readouterr().err
 
 
-def test_options_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     program = gzip.decompress((Path(__file__).parent / "data" / "tpu" / "exchanges" / "halo.hlo.pb.gz").read_bytes())
     other = gzip.decompress((Path(__file__).parent / "data" / "tpu" / "exchanges" / "healthy.hlo.pb.gz").read_bytes())
     for folder, data in (("made", program), ("same", program), ("other", other)):
@@ -158,8 +158,10 @@ def test_options_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pyte
     for plain, is_told in (("same", True), ("other", False), ("missing", False), ("", False)):
         made = compiling.Compilation(tmp_path / "made", compiling.Answer(plain_key=plain), 1.0)
         monkeypatch.setattr(roofline.jax.tpu, "compiled", lambda job, made=made, **how: nullcontext(made))
-        recording, _ = roofline.jax.tpu.record_job(job, cache=tmp_path)
-        assert ("the compiler options xla_a=true change nothing: the program is the same without them" in recording.notes) is is_told
+        monkeypatch.setattr(compiling, "program_cache", lambda: tmp_path)
+        recording, _ = record(parser().parse_args(["train.py:f"]), job)
+        same = "the compiler options xla_a=true change nothing: the program is the same without them"
+        assert (same in recording.notes) is (f"roofline: {same}\n" in capsys.readouterr().err) is is_told
 
 
 STEP = """

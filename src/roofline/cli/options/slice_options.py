@@ -152,7 +152,7 @@ def slice_job(args: argparse.Namespace, what: str) -> "Job":
 
 def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
     """The recording of a compiled function, and whether the compiler refused it; the program is saved where that was asked for."""
-    from ...jax.tpu import record_job
+    from ...jax.tpu import record_job, without_effect
     from ...jax.tpu.compiling import Bounds, program_cache
 
     how: dict[str, Any] = {
@@ -168,7 +168,10 @@ def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
         recording, is_refused = call_on_cluster(cluster, record_job, replace(job, function=_absolute(job.function)), **how)
         return replace(recording, files=(job.function,)), is_refused
     with progress(f"compiling {job.function} for {job.slice.title}"):
-        return record_job(job, fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())), **how)
+        recording, is_refused = record_job(job, fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())), **how)
+    if without_effect(job) in recording.notes:
+        write_message(without_effect(job))
+    return recording, is_refused
 
 
 def _absolute(function: str) -> str:

@@ -76,7 +76,7 @@ def record_job(
     answer = made.answer
     plain = cache / answer.plain_key if cache is not None and answer.plain_key else None
     is_same = plain is not None and plain.is_dir() and _is_same(recording, priced(plain))
-    unchanged = (UNCHANGED.format(options=", ".join(f"{name}={value}" for name, value in job.options.items())),) if is_same else ()
+    unchanged = (without_effect(job),) if is_same else ()
     whole = job.replicated or answer.replicated
     notes = (
         _described(made, job.slice),
@@ -94,6 +94,11 @@ def record_job(
         if memory is not None and (kernel := _refused_kernel(answer.refused)) is not None:
             memory = replace(memory, spaces=(kernel, *memory.spaces))
     return replace(recording, files=(job.function,), memory=memory, mesh=dict(answer.mesh), notes=notes), bool(answer.refused)
+
+
+def without_effect(job: Job) -> str:
+    """The note on compiler options that change nothing."""
+    return UNCHANGED.format(options=", ".join(f"{name}={value}" for name, value in job.options.items()))
 
 
 def _is_same(recording: Recording, other: Recording) -> bool:
