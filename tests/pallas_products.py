@@ -22,3 +22,20 @@ def product(a: jax.Array, b: jax.Array, block: int) -> jax.Array:
         in_specs=[pl.BlockSpec((block, block), lambda i, j, k: (i, k)), pl.BlockSpec((block, block), lambda i, j, k: (k, j))],
         out_specs=pl.BlockSpec((block, block), lambda i, j, k: (i, j)),
     )(a, b)
+
+
+def whole_product(a: jax.Array, b: jax.Array, block: int, settings: object) -> jax.Array:
+    """A product of rows by rows, for a GPU: each block multiplies whole rows."""
+
+    def kernel(left: jax.Array, right: jax.Array, out: jax.Array) -> None:
+        out[...] = jnp.dot(left[...], right[...].T)
+
+    rows, inner = a.shape
+    return pl.pallas_call(
+        kernel,
+        out_shape=jax.ShapeDtypeStruct((rows, b.shape[0]), jnp.float32),
+        grid=(rows // block, b.shape[0] // block),
+        in_specs=[pl.BlockSpec((block, inner), lambda i, j: (i, 0)), pl.BlockSpec((block, inner), lambda i, j: (j, 0))],
+        out_specs=pl.BlockSpec((block, block), lambda i, j: (i, j)),
+        compiler_params=settings,  # type: ignore[arg-type]
+    )(a, b)

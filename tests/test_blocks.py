@@ -58,7 +58,7 @@ def test_the_first_screen_says_the_best_what_limits_and_why_some_cannot_run() ->
         == "Best: BM=64 num_warps=4: 1 ms (800 µs to 1.8 ms), 90% of the roofline, limited by matrix unit. 1 other within 5%."
     )
     shown = blocks_text(FOUND)
-    assert "1 cannot run: out of shared memory: a block needs 262,144 B" in shown
+    assert "1 refused: out of shared memory: a block needs 262,144 B" in shown
     assert re.search(r"1 +64 +4 +1 ms ", shown)
     assert re.search(r"2 +192 +4 +1.02 ms = ", shown)
 

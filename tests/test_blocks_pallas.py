@@ -70,3 +70,34 @@ def test_blocks_of_a_product_are_ordered_by_their_schedule() -> None:
     found = rl.blocks(product, (shape, shape), chip="v6e", space={"block": (256, 512, 2048)})
     assert found.best.config["block"] == 512
     assert json.loads(rl.to_json(found))["configs"][0]["limit"] in ("bundles", "matrix", "dma")
+
+
+@pytest.mark.jax
+def test_the_ir_of_a_kernel_for_gpus_names_lines_of_its_source() -> None:
+    jax = pytest.importorskip("jax")
+    pytest.importorskip("jaxlib.triton.dialect")
+    import jax.numpy as jnp
+    from jax.experimental.pallas import triton as pallas_triton
+
+    from pallas_products import whole_product
+    from roofline.blocks.triton.addresses import evaluate, whole
+    from roofline.blocks.triton.ir import read_ir
+    from roofline.blocks.triton.traffic import tile_bytes
+    from roofline.jax.gpu_blocks import kernels_of
+
+    shape = jax.ShapeDtypeStruct((256, 64), jnp.float32)
+    settings = pallas_triton.CompilerParams(num_warps=8, num_stages=2)
+    program = jax.jit(lambda a, b: whole_product(a, b, 64, settings)).trace(shape, shape).lower(lowering_platforms=("cuda",))
+    (kernel,) = kernels_of(program)
+    assert [kernel[name] for name in ("grid_x", "grid_y", "grid_z", "num_warps", "num_stages")] == [4, 4, 1, 8, 2]
+    code = read_ir(kernel["ir"])
+    product = next(operation for operation in code.everything() if operation.name == "tt.dot")
+    assert Path(product.file).name == "pallas_products.py"
+    # Two blocks come in and one goes out; JAX also reads what it replaces, which the compiler leaves out.
+    assert {tile_bytes(access) for access in evaluate(code, {}, (4, 4, 1), [0], whole).accesses} == {64 * 64 * 4}
+
+
+def test_a_gpu_takes_one_pallas_kernel() -> None:
+    pytest.importorskip("jax")
+    with pytest.raises(rl.RooflineError, match="calls 0 Pallas kernels"):
+        rl.blocks(lambda: 1.0, (), chip="h200", space=[{}])

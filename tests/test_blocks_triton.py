@@ -2,13 +2,14 @@
 
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
 from frozen_kernels import frozen, one_of
 from roofline.blocks.occupancy import occupancy
 from roofline.blocks.results import with_shares
-from roofline.blocks.triton.addresses import corners, evaluate, whole
+from roofline.blocks.triton.addresses import Descriptor, corners, evaluate, whole
 from roofline.blocks.triton.chips import chip_for
 from roofline.blocks.triton.ir import read_ir, type_of
 from roofline.blocks.triton.loops import dot_flops, trip_counts
@@ -16,6 +17,7 @@ from roofline.blocks.triton.predicting import configuration_of, grid_of
 from roofline.blocks.triton.sass import read_sass
 from roofline.blocks.triton.times import Demand, combined, estimate, timed
 from roofline.blocks.triton.traffic import tile_bytes, traffic_of
+from roofline.blocks.triton.work import work_of
 from roofline.errors import UsageError
 from roofline.machines.cores import core_of, cores
 
@@ -209,3 +211,135 @@ def test_a_kernel_is_compiled_without_a_device() -> None:
     )
     assert {config.config["BLOCK"] for config in found.configs} == {256, 1024}
     assert found.best.limit
+
+
+# Rows of a table by index, summed over as many blocks of 16 as `lens` says.
+GATHERED = """
+tt.func public @gathered(%ids: !tt.ptr<i32>, %table: !tt.ptr<bf16>, %lens: !tt.ptr<i32>, %out: !tt.ptr<f32>, %n: i32) {
+  %c0 = arith.constant 0 : i32
+  %c16 = arith.constant 16 : i32
+  %row = tt.get_program_id x : i32
+  %at = tt.addptr %ids, %row : !tt.ptr<i32>, i32
+  %id = tt.load %at : !tt.ptr<i32>
+  %place = tt.addptr %lens, %row : !tt.ptr<i32>, i32
+  %length = tt.load %place : !tt.ptr<i32>
+  %start = arith.muli %id, %n : i32
+  %range = tt.make_range {end = 16 : i32, start = 0 : i32} : tensor<16xi32>
+  scf.for %k = %c0 to %length step %c16  : i32 {
+    %first = arith.addi %start, %k : i32
+    %wide = tt.splat %first : i32 -> tensor<16xi32>
+    %index = arith.addi %wide, %range : tensor<16xi32>
+    %base = tt.splat %table : !tt.ptr<bf16> -> tensor<16x!tt.ptr<bf16>>
+    %pointers = tt.addptr %base, %index : tensor<16x!tt.ptr<bf16>>, tensor<16xi32>
+    %values = tt.load %pointers : tensor<16x!tt.ptr<bf16>>
+    tt.store %pointers, %values : tensor<16x!tt.ptr<bf16>>
+  } loc("k.py":7:0)
+  tt.return
+}
+"""
+
+
+def test_indices_from_memory_are_taken_as_different_and_ends_of_loops_as_unknown() -> None:
+    kernel = read_ir(GATHERED)
+    found = evaluate(kernel, {"n": 4096}, (8, 1, 1), range(8), whole)
+    rows = found.accesses[2]
+    assert len(np.unique(rows.addresses[:, 0])) == 8  # another row for each block
+    assert tile_bytes(rows) == 16 * 2
+    assert found.loops[0].trips is None
+
+
+def test_ends_of_loops_come_from_tensors_that_have_values() -> None:
+    lengths = np.arange(8, dtype=np.int32) * 16
+    found = evaluate(read_ir(GATHERED), {"n": 4096, "lens": lengths}, (8, 1, 1), range(8))
+    assert found.loops[0].trips.tolist() == list(range(8))
+
+
+def test_what_is_changed_in_place_is_read_and_written() -> None:
+    arguments = {"n": 4096, "lens": np.full(8, 16), "ids": np.arange(8)}
+    kernel = read_ir(GATHERED)
+    wave, samples = evaluate(kernel, arguments, (8, 1, 1), range(8)), evaluate(kernel, arguments, (8, 1, 1), range(8), whole)
+    found = traffic_of(wave, samples, blocks=8, slots=8, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
+    # 32 bytes in and out for each block; the indices and lengths of all blocks are in one sector each, asked for once by each block.
+    assert found.hbm == 8 * (32 + 32) + 2 * 8 * 32
+
+
+WINDOWS = """
+tt.func public @windows(%x: !tt.ptr<f32>) {
+  %c64 = arith.constant 64 : i32
+  %cst = arith.constant dense<8> : tensor<64xi32>
+  %block = tt.get_program_id x : i32
+  %first = arith.muli %block, %c64 : i32
+  %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %wide = tt.splat %first : i32 -> tensor<64xi32>
+  %index = arith.addi %wide, %range : tensor<64xi32>
+  %base = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %here = tt.addptr %base, %index : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  %a = tt.load %here : tensor<64x!tt.ptr<f32>>
+  %next = tt.addptr %here, %cst : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  %b = tt.load %next : tensor<64x!tt.ptr<f32>>
+  tt.return
+}
+"""
+
+
+def test_windows_that_overlap_count_what_they_share_once() -> None:
+    kernel = read_ir(WINDOWS)
+    wave, samples = evaluate(kernel, {}, (4, 1, 1), range(4)), evaluate(kernel, {}, (4, 1, 1), range(4), whole)
+    found = traffic_of(wave, samples, blocks=4, slots=4, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
+    assert found.hbm == 4 * (64 + 8) * 4  # 64 values, and 8 more of the window behind
+
+
+DESCRIBED = """
+tt.func public @described(%a: !tt.ptr<bf16>, %n: i32) {
+  %c1 = arith.constant 1 : i64
+  %c0 = arith.constant 0 : i32
+  %c64 = arith.constant 64 : i32
+  %block = tt.get_program_id x : i32
+  %stride = arith.extsi %n : i32 to i64
+  %rows = tt.make_tensor_descriptor %a, [%n, %n], [%stride, %c1] : <bf16>, <64x32xbf16>
+  %at = arith.muli %block, %c64 : i32
+  %tile = tt.descriptor_load %rows[%at, %c0] : !tt.tensordesc<64x32xbf16> -> tensor<64x32xbf16>
+  tt.return
+}
+"""
+
+
+def test_tiles_of_tensor_descriptors_have_addresses_and_end_with_the_tensor() -> None:
+    found = evaluate(read_ir(DESCRIBED), {"n": 96}, (2, 1, 1), [0, 1], whole)
+    (tile,) = found.accesses
+    assert int(tile.addresses[1, 0, 0] - tile.addresses[0, 0, 0]) == 64 * 96 * 2
+    assert tile_bytes(tile) == (64 + 32) / 2 * 32 * 2  # of the second tile 32 rows are inside
+
+
+def test_a_descriptor_may_be_an_argument() -> None:
+    text = DESCRIBED.replace("%a: !tt.ptr<bf16>", "%rows: !tt.tensordesc<64x32xbf16>")
+    text = "\n".join(line for line in text.splitlines() if "make_tensor" not in line)
+    found = evaluate(read_ir(text), {"n": 96, "rows": Descriptor((96, 96), (96, 1))}, (2, 1, 1), [0, 1], whole)
+    assert tile_bytes(found.accesses[0]) == (64 + 32) / 2 * 32 * 2
+
+
+def test_a_program_on_a_cluster_runs_on_all_its_blocks() -> None:
+    chip, _ = chip_for("h200")
+    case = one_of("matmul", **MATMUL)
+    pair = type(case.lowered)(**{**msgspec.structs.asdict(case.lowered), "options": {**case.lowered.options, "num_ctas": 2}})
+    alone = estimate(case.lowered, case.binary, case.grid, chip)
+    # The same code for each of two blocks does twice the work in all, of the same program.
+    assert estimate(pair, case.binary, case.grid, chip).waves == alone.waves * 2
+
+
+def test_no_prediction_is_below_the_work_of_the_matrix_unit() -> None:
+    chip, _ = chip_for("h200")
+    for case in frozen():
+        found = estimate(case.lowered, case.binary, case.grid, chip)
+        products = sum(amount / chip.matrix_flops[name[7:]] for name, amount in found.work.items() if name.startswith("matrix/"))
+        assert found.time_s > products / chip.cores / chip.clock
+
+
+def test_products_of_fp32_run_where_their_precision_says() -> None:
+    text = "%d = tt.dot %a, %b, %c, inputPrecision = {} : tensor<16x32x{}> * tensor<32x8x{}> -> tensor<16x8xf32>"
+    for precision, element, resource, passes in (
+        ("tf32", "f32", "matrix/tf32", 1), ("ieee", "f32", "vector/fp32", 1), ("tf32x3", "f32", "matrix/tf32", 3),
+        ("tf32", "f64", "matrix/fp64", 1), ("tf32", "f8E4M3FN", "matrix/fp8", 1),
+    ):  # fmt: skip
+        kernel = read_ir(f"tt.func public @k() {{\n{text.format(precision, element, element)}\n}}")
+        assert work_of(kernel, {}) == {resource: passes * 2 * 16 * 32 * 8}

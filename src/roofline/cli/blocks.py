@@ -41,7 +41,12 @@ def parser() -> Parser:
     )
     made.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"configurations to list (default {TOP})")
     made.add_argument(
-        "--explain", type=at_least(1), metavar="RANK", help="where the cycles of a configuration go, line by line of the source"
+        "--explain",
+        type=at_least(1),
+        nargs="?",
+        const=1,
+        metavar="RANK",
+        help="where the cycles of a configuration go, line by line of the source (default: of the best)",
     )
     made.add_argument(
         "--measure", type=at_least(1), default=0, metavar="N", help="time the best N on the GPU of this machine, beside the predicted times"

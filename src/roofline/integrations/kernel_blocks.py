@@ -26,10 +26,10 @@ def blocks(
 ) -> "Blocks":
     """The configurations of a kernel on a chip, the best first, each with its predicted time or why it cannot run.
 
-    ``kernel`` is a `triton.jit` function, or an autotuned one, whose own configurations are the default ``space``; or, for a TPU, a
-    function that calls Pallas kernels, with the names of the space among its arguments, and arrays or their shapes. ``args`` are its
-    arguments, in order or by name: tensors may be on the ``meta`` device. ``grid`` is a function of a configuration (and the arguments by
-    name), or sizes.
+    ``kernel`` is a `triton.jit` function, or an autotuned one, whose own configurations are the default ``space``; or a function that
+    calls Pallas kernels (for a GPU one, which Triton compiles), with the names of the space among its arguments, and arrays or their
+    shapes. ``args`` are its arguments, in order or by name: tensors may be on the ``meta`` device. ``grid`` is a function of a
+    configuration (and the arguments by name), or sizes.
     ``space`` has lists of values by name, of which all combinations are tried, or is a list of configurations: ``num_warps``,
     ``num_stages`` and the kernel's own names. ``measure`` is how many of the best to time on the GPU of this machine.
     """
@@ -52,6 +52,10 @@ def blocks(
         raise UsageError("measure: only Triton kernels are measured")
     if not callable(kernel):
         raise UsageError(f"{kernel!r} is not a kernel: give a triton.jit function, or a function that calls Pallas")
+    from ..jax.gpu_blocks import predict_pallas_gpu
     from ..jax.tpu.blocks import predict_pallas
+    from ..jax.tpu.slices import is_slice
+    from ..machines import load
 
-    return predict_pallas(kernel, places, names, chip, space, progress)
+    predict_calls = predict_pallas if is_slice(chip) or load(chip).kind == "tpu" else predict_pallas_gpu
+    return predict_calls(kernel, places, names, chip, space, progress)

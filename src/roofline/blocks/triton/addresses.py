@@ -1,7 +1,9 @@
 """Which addresses the blocks of a Triton kernel touch, and how often their loops run, by evaluating its integer arithmetic.
 
 The IR is evaluated with the real sizes and strides, for many blocks at once: a scalar is an array with one number for each block, a
-tensor has its own axes behind that of the blocks. What is loaded from memory is unknown (``None``), and so is what is computed from it.
+tensor has its own axes behind that of the blocks. Whole numbers that are loaded come from the tensor that was given, if it has values;
+else they are taken as different from one another (`Guess`), which tells what indices touch, but no mask and no loop's end. Other values
+from memory are unknown (``None``), and so is what is computed from them.
 Loops are evaluated for their first two iterations: addresses move by the difference in each later one.
 """
 
@@ -16,6 +18,19 @@ from .ir import Kernel, Operation, Type
 Array = Any  # of whole numbers, or of truth values
 Known = Array | None
 BASE = 44  # bits between the addresses of two arguments: more than any of them has bytes
+INDICES = 1 << 20  # as many indices that memory holds are told apart
+SCATTER = 0x9E3779B1  # Knuth's multiplier, which spreads consecutive numbers
+
+
+class Guess(np.ndarray):
+    """Numbers in place of those that memory holds; what numpy computes from them is such an array, too."""
+
+
+class Descriptor(Struct, frozen=True):
+    """A tensor descriptor that is an argument: the sizes and strides of its tensor."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
 
 
 class Access(Struct, frozen=True):
@@ -63,20 +78,27 @@ def whole(start: int, end: int) -> Array:
 
 def evaluate(
     kernel: Kernel,
-    arguments: Mapping[str, int | float | None],
+    arguments: Mapping[str, Any],
     grid: tuple[int, int, int],
     blocks: Sequence[int],
     sample: Callable[[int, int], Array] = corners,
 ) -> Evaluation:
-    """The accesses and loops of these blocks, numbered as they are launched; ``arguments`` are the scalars by name."""
+    """The accesses and loops of these blocks, numbered as they are launched; ``arguments`` are scalars, and tensors of whole numbers
+    with values, by name.
+    """
     number = np.asarray(blocks, dtype=np.int64)
     places = (number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1]))
     run = _Run(dict(zip("xyz", places, strict=True)), dict(zip("xyz", grid, strict=True)), sample)
-    for place, (name, kind) in enumerate(kernel.arguments):
+    for place, (name, kind) in enumerate(kernel.arguments, 1):
+        value = arguments.get(name.removeprefix("%"))
         if kind.is_pointer:
-            run.values[name] = np.array([(place + 1) << BASE], dtype=np.int64)
+            run.values[name] = np.array([place << BASE], dtype=np.int64)
+            if isinstance(value, np.ndarray):
+                run.tables[place] = value.ravel()
+        elif isinstance(value, Descriptor):
+            sizes, strides = (tuple(np.array([number]) for number in numbers) for numbers in (value.shape, value.strides))
+            run.descriptors[name] = np.array([place << BASE], dtype=np.int64), sizes, strides
         else:
-            value = arguments.get(name.removeprefix("%"))
             run.values[name] = np.array([value], dtype=np.int64) if isinstance(value, int) else None
     with np.errstate(all="ignore"):
         run.block(kernel.operations, (), ())
@@ -87,6 +109,8 @@ class _Run:
     def __init__(self, places: dict[str, Array], grid: dict[str, int], sample: Callable[[int, int], Array]) -> None:
         self.places, self.grid, self.sample = places, grid, sample
         self.values: dict[str, Known] = {}
+        self.tables: dict[int, Array] = {}
+        self.descriptors: dict[str, tuple[Known, tuple[Known, ...], tuple[Known, ...]]] = {}
         self.loops: dict[int, Loop] = {}
         self.touched: dict[int, dict[tuple[int, ...], tuple[Operation, Type, Known, Known]]] = {}
         self.around: dict[int, tuple[int, ...]] = {}
@@ -105,7 +129,7 @@ class _Run:
                 self.block(operation.body, path, around)
                 self.block(operation.otherwise, path, around)
                 self.give(operation, [None] * len(operation.results))
-                self.loops[id(operation)] = Loop(operation, None, around)
+                self.loops[id(operation)] = Loop(operation, None if _works(operation) else np.ones(1), around)
             else:
                 self.touch(operation, path, around)
                 self.give(operation, [self.result(operation)] * len(operation.results))
@@ -119,7 +143,9 @@ class _Run:
 
     def loop(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
         low, high, step, *first = (self.value(name) for name in operation.operands)
-        trips = None if low is None or high is None or step is None else np.maximum(0, -((low - high) // step))
+        trips = None
+        if low is not None and high is not None and step is not None and not _guessed(low, high, step):
+            trips = np.maximum(0, -((low - high) // step))
         if id(operation) not in self.loops:
             self.loops[id(operation)] = Loop(operation, trips, around)
         index, *inside = operation.carried
@@ -132,28 +158,63 @@ class _Run:
         self.give(operation, [_after(trips, start, one, two) for start, one, two in zip(first, *ends, strict=False)])
 
     def branch(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
-        condition = self.value(operation.operands[0])
+        condition = _sure(self.value(operation.operands[0]))
         self.active.append(condition)
         yes = self.block(operation.body, path, around)
         self.active[-1] = None if condition is None else ~condition
         no = self.block(operation.otherwise, path, around)
         self.active.pop()
         both = zip(yes, no, strict=False)
-        self.give(operation, [None if condition is None or a is None or b is None else np.where(condition, a, b) for a, b in both])
+        self.give(operation, [None if condition is None or a is None or b is None else _chosen(condition, a, b) for a, b in both])
 
     def touch(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
         if operation.name not in ACCESSES or not operation.operands:
             return
         tile = operation.type
-        masks = [operation.operands[place] for place in (ACCESSES[operation.name],) if place < len(operation.operands)]
-        mask = self.value(masks[0]) if masks else None
+        pointer, mask = self.place(operation)
         for condition in self.active:
             if condition is not None:
                 wide = condition.reshape(condition.shape + (1,) * len(tile.shape))
                 mask = wide if mask is None else mask & wide
-        pointer = self.value(operation.operands[0])
         self.touched.setdefault(id(operation), {})[path] = (operation, tile, pointer, mask)
         self.around[id(operation)] = tuple(map(id, around))
+
+    def place(self, operation: Operation) -> tuple[Known, Known]:
+        """The addresses that a load or store touches, and its mask."""
+        first, *others = operation.operands
+        if operation.name.startswith("tt.descriptor_"):
+            return self.described(self.descriptors.get(first), [self.value(name) for name in others], operation.type)
+        behind = ACCESSES[operation.name] - 1
+        return self.value(first), _sure(self.value(others[behind])) if behind < len(others) else None
+
+    def described(self, descriptor: Any, corner: Sequence[Known], tile: Type) -> tuple[Known, Known]:
+        """The addresses of a tile of a tensor descriptor, and which are inside of the tensor."""
+        if descriptor is None or descriptor[0] is None or len(descriptor[1]) != len(tile.shape):
+            return None, None
+        pointer, sizes, strides = descriptor
+        rank = len(tile.shape)
+        wide = (-1, *(1,) * rank)
+        addresses, inside = pointer.reshape(wide), None
+        for axis, (length, at, size, stride) in enumerate(zip(tile.shape, corner, sizes, strides, strict=False)):
+            if at is None or size is None or stride is None:
+                return None, None
+            along = self.sample(0, length).reshape(1, *(-1 if place == axis else 1 for place in range(rank)))
+            index = at.reshape(wide) + along
+            addresses = addresses + index * stride.reshape(wide) * tile.bytes
+            within = (index >= 0) & (index < size.reshape(wide))
+            inside = within if inside is None else inside & within
+        return addresses, _sure(inside)
+
+    def loaded(self, operation: Operation) -> Known:
+        """What a load of whole numbers brings."""
+        pointer = self.value(operation.operands[0])
+        if pointer is None or not operation.type.element.startswith("i"):
+            return None
+        index = (pointer & (1 << BASE) - 1) // operation.type.bytes
+        table = self.tables.get(int(pointer.flat[0]) >> BASE)
+        if table is None or _guessed(pointer):
+            return (index * SCATTER // 64 % INDICES).view(Guess)
+        return table[np.clip(index, 0, len(table) - 1)]
 
     def accesses(self) -> list[Access]:
         found = []
@@ -179,6 +240,13 @@ class _Run:
             return _constant(operation.text, rank)
         if name == "tt.make_range":
             return self.sample(_attribute(operation.text, "start"), _attribute(operation.text, "end"))[None, :]
+        if name == "tt.load":
+            return self.loaded(operation)
+        if name == "tt.make_tensor_descriptor":
+            pointer, *numbers = (self.value(operand) for operand in operation.operands)
+            rank = len(numbers) // 2
+            self.descriptors[operation.results[0]] = pointer, tuple(numbers[:rank]), tuple(numbers[rank:])
+            return None
         operands = [value for operand in operation.operands if (value := self.value(operand)) is not None]
         if not operands or len(operands) < len(operation.operands):
             return None
@@ -195,7 +263,7 @@ class _Run:
             return COMPARISONS[operation.text.split()[1].strip(",")](*operands)
         if name == "arith.select":
             condition, yes, no = operands
-            return np.where(condition.reshape(condition.shape + (1,) * (yes.ndim - condition.ndim)), yes, no)
+            return _chosen(condition.reshape(condition.shape + (1,) * (yes.ndim - condition.ndim)), yes, no)
         if name in SAME:
             return operands[0]
         compute = ARITHMETIC.get(name)
@@ -204,6 +272,7 @@ class _Run:
 
 # operation -> where its mask is among its operands
 ACCESSES = {"tt.load": 1, "tt.store": 2, "tt.atomic_rmw": 2, "tt.atomic_cas": 3}
+ACCESSES |= {f"tt.descriptor_{access}": 0 for access in ("load", "store", "reduce", "gather", "scatter")}
 SAME = {"tt.broadcast", "arith.extsi", "arith.extui", "arith.trunci", "arith.index_cast", "arith.index_castui", "tt.unsplat", "tt.bitcast"}
 
 
@@ -268,4 +337,23 @@ def _after(trips: Known, start: Known, one: Known, two: Known) -> Known:
     if trips is None or start is None or one is None or two is None or one.dtype == bool:
         return None
     wide = trips.reshape(trips.shape + (1,) * (one.ndim - trips.ndim))
-    return np.where(wide > 0, one + (two - one) * (wide - 1), start)
+    return _chosen(wide > 0, one + (two - one) * (wide - 1), start)
+
+
+def _guessed(*values: Known) -> bool:
+    return any(isinstance(value, Guess) for value in values)
+
+
+def _sure(value: Known) -> Known:
+    """A truth value if it is known."""
+    return None if _guessed(value) else value
+
+
+def _chosen(condition: Array, yes: Array, no: Array) -> Array:
+    chosen: Array = np.where(condition, yes, no)
+    return chosen.view(Guess) if _guessed(condition, yes, no) else chosen
+
+
+def _works(loop: Operation) -> bool:
+    """Whether a loop moves or multiplies data; one that does not waits, as for a lock, and ends at once if nobody holds that."""
+    return any(inside.name in ("tt.load", "tt.store", "tt.dot", "tt.descriptor_load") for inside in loop.everything())

@@ -9,7 +9,7 @@ from ...machines.cores import core_of
 from .times import Chip
 
 SUSTAINED = 0.8  # of main memory's rate, where no calibration says it
-FORMATS = ("bf16", "tf32", "fp8", "int8")
+FORMATS = ("bf16", "fp16", "tf32", "fp64", "fp8", "int8")
 
 
 def chip_for(name: str) -> tuple[Chip, Machine]:

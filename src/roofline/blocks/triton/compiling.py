@@ -15,21 +15,31 @@ from typing import Any
 from msgspec import Struct
 
 from ...errors import MissingExtra, SourceError
+from .addresses import Descriptor
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 WARP = 32
+MOST_VALUES = 1 << 22  # of a tensor, for which they are looked at
 _REGISTERS = re.compile(r"Used (\d+) registers")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _NEEDLESS_LOCATION = 4000  # characters of an error that is shown
 
 
 class Lowered(Struct, frozen=True, kw_only=True):
-    """A configuration as Triton's IR, with the options of its compilation and the numbers that its scalar arguments have."""
+    """A configuration as Triton's IR, with the options of its compilation, the numbers that its scalar arguments have, and its tensors of
+    whole numbers with values, and descriptors, by name.
+    """
 
     ir: str
     options: Mapping[str, Any]
     scalars: Mapping[str, int | float]
+    tensors: Mapping[str, Any] = {}
     refused: str = ""
+
+    @property
+    def ctas(self) -> int:
+        """The blocks of a cluster, which run one program together."""
+        return int(self.options.get("num_ctas", 1))
 
 
 class Binary(Struct, frozen=True, kw_only=True):
@@ -93,9 +103,7 @@ def lower(kernel: Any, args: Sequence[Any], named: Mapping[str, Any], configurat
         )
         parsed, signature, constants, attributes = kernel._pack_args(backend, {**keywords, "debug": False}, bound, specialization, options)
         source = compiler.ASTSource(kernel, signature, constants, attributes)
-        context = module("triton._C.libtriton").ir.context()
-        module("triton._C.libtriton").ir.load_dialects(context)
-        backend.load_dialects(context)
+        context = _context(backend)
         code = source.make_ir(target, parsed, backend.get_codegen_implementation(parsed), backend.get_module_map(), context)
         stages: dict[str, Any] = {}
         backend.add_stages(stages, parsed, source.language)
@@ -104,7 +112,46 @@ def lower(kernel: Any, args: Sequence[Any], named: Mapping[str, Any], configurat
         return Lowered(ir="", options={}, scalars={}, refused=_first_lines(error))
     scalars = {name: value for name, value in bound.items() if isinstance(value, int | float)}
     chosen = {name: value for name, value in keywords.items() if name in parsed.__dict__}
-    return Lowered(ir=code.str(), options=chosen, scalars=scalars)
+    tensors = {name: known for name, value in bound.items() if (known := _known(value)) is not None}
+    return Lowered(ir=code.str(), options=chosen, scalars=scalars, tensors=tensors)
+
+
+def _known(value: Any) -> Any:
+    """What is known of a tensor before the kernel runs: its values if they are whole numbers, as of lengths; sizes of a descriptor."""
+    if type(value).__name__ == "TensorDescriptor":
+        return Descriptor(tuple(value.shape), tuple(value.strides))
+    dtype = str(getattr(value, "dtype", ""))
+    whole = dtype.startswith(("torch.int", "torch.uint", "torch.bool"))
+    return value.cpu().numpy() if whole and value.device.type != "meta" and value.numel() <= MOST_VALUES else None
+
+
+def optimized(ir: str, options: Mapping[str, Any], capability: int) -> Lowered:
+    """A kernel's IR from elsewhere, such as Pallas, after the passes that make Triton's own IR small."""
+    compiler, native = module("triton.compiler.compiler"), module("triton._C.libtriton")
+    backend = compiler.make_backend(module("triton.backends.compiler").GPUTarget("cuda", capability, WARP))
+    context, stages = _context(backend), dict[str, Any]()
+    parsed = backend.parse_options(dict(options))
+    backend.add_stages(stages, parsed, module("triton.backends.compiler").Language.TRITON)
+    try:
+        with tempfile.TemporaryDirectory(prefix="roofline-triton-") as folder:
+            code = native.ir.parse_mlir_module(_written(Path(folder) / "kernel.ttir", ir), context)
+            code.context = context
+            return Lowered(ir=stages["ttir"](code, {**parsed.__dict__}).str(), options=options, scalars={})
+    except Exception as error:  # of the compiler's passes
+        return Lowered(ir="", options={}, scalars={}, refused=_first_lines(error))
+
+
+def _context(backend: Any) -> Any:
+    native = module("triton._C.libtriton")
+    context = native.ir.context()
+    native.ir.load_dialects(context)
+    backend.load_dialects(context)
+    return context
+
+
+def _written(file: Path, text: str) -> str:
+    file.write_text(text)
+    return str(file)
 
 
 def _first_lines(error: BaseException) -> str:
@@ -117,20 +164,19 @@ def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
     compiler, native = module("triton.compiler.compiler"), module("triton._C.libtriton")
     backend = compiler.make_backend(module("triton.backends.compiler").GPUTarget("cuda", capability, WARP))
     options = backend.parse_options(dict(lowered.options))
-    context = native.ir.context()
-    native.ir.load_dialects(context)
-    backend.load_dialects(context)
+    context = _context(backend)
     with tempfile.TemporaryDirectory(prefix="roofline-triton-") as name:
         folder = Path(name)
-        (folder / "kernel.ttir").write_text(lowered.ir)
-        code = native.ir.parse_mlir_module(str(folder / "kernel.ttir"), context)
+        code = native.ir.parse_mlir_module(_written(folder / "kernel.ttir", lowered.ir), context)
         code.context = context
         stages: dict[str, Any] = {}
         backend.add_stages(stages, options, module("triton.backends.compiler").Language.TRITON)
         metadata: dict[str, Any] = {**options.__dict__, "target": None}
         try:
-            for stage in ("ttgir", "llir"):
-                code = stages[stage](code, metadata)
+            code = stages["ttgir"](code, metadata)
+            if "ttg.warp_specialize" in code.str():
+                return Binary(refused="warps that run different programs (warp_specialize) are not predicted")
+            code = stages["llir"](code, metadata)
             shared, warps = int(metadata["shared"]), int(metadata.get("num_warps", options.num_warps))
             if shared > most_shared:
                 why = f"out of shared memory: a block needs {shared:,} B, and a core gives one {most_shared:,} B"

@@ -167,7 +167,7 @@ def read_ir(text: str) -> Kernel:
         line = reader.lines[reader.at].strip()
         reader.at += 1
         if line.startswith("tt.func public"):
-            arguments = re.findall(r"(%[\w$.-]+): (!tt\.ptr<[^>]*>|\w+)", line.partition("(")[2])
+            arguments = re.findall(r"(%[\w$.-]+): (!tt\.\w+<[^>]*>|\w+)", line.partition("(")[2])
             operations, _ = reader.block()
             return Kernel(tuple((name, type_of(kind)) for name, kind in arguments), tuple(operations))
     raise SourceError("Triton's IR has no kernel")

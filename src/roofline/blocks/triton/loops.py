@@ -1,5 +1,6 @@
 """Which loop of the machine code is which loop of Triton's IR, and how often it runs."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -12,15 +13,19 @@ _WIDTH = re.compile(r"\.(?:U|S)?(8|16|32|64|128)\b")
 THREADS = 32
 
 
-def trip_counts(parts: Sequence[Part], loops: Sequence[Loop], trips: Mapping[int, float], warps: int) -> dict[int, float]:
+def trip_counts(
+    parts: Sequence[Part], loops: Sequence[Loop], trips: Mapping[int, float], warps: int, entered: Sequence[Operation] = ()
+) -> dict[int, float]:
     """How often each loop of the code runs, by the identity of its part; ``trips`` has that of the IR's loops, by their operation's.
 
     A loop of the code belongs to the loop of the IR whose lines its instructions have. The compiler may unroll a loop and run the rest in a
-    second one: how many iterations one pass does follows from its matrix products, its loads and its stores.
+    second one: how many iterations one pass does follows from its matrix products, its loads and its stores. A loop of the code outside of
+    which the IR has more loops than were ``entered`` does the iterations of these, too.
     """
+    outer = {id(loop.operation): [operation for operation in loop.outer if operation not in entered] for loop in loops}
     found: dict[int, float] = {}
     for source, passes in _by_source(parts, loops, warps).items():
-        left = trips.get(source, 1.0)
+        left = trips.get(source, 1.0) * math.prod(trips.get(id(operation), 1.0) for operation in outer[source])
         for unrolled, part in passes:
             found[id(part)] = left // unrolled if unrolled > 1 else left
             left -= found[id(part)] * unrolled
@@ -29,8 +34,29 @@ def trip_counts(parts: Sequence[Part], loops: Sequence[Loop], trips: Mapping[int
             source_loop = _source(part, loops)
             found.setdefault(id(part), 1.0)
             inner = [loop for loop in loops if source_loop is not None and source_loop.operation in loop.outer]
-            found |= trip_counts(part.loop, inner, trips, warps)
+            through = (*source_loop.outer, source_loop.operation) if source_loop is not None else entered
+            found |= trip_counts(part.loop, inner, trips, warps, through)
     return found
+
+
+def unfused(parts: Sequence[Part], loops: Sequence[Loop]) -> tuple[Part, ...]:
+    """The parts with what a loop does only for a loop around it, which the compiler fused into it (`flatten`), as a loop of its own."""
+    apart: list[Part] = []
+    for part in parts:
+        source = _source(part, loops) if part.loop else None
+        if source is None or not source.outer:
+            apart.append(part)
+            continue
+        inside = {(operation.file, operation.line) for operation in source.operation.everything()}
+        lines = {(operation.file, operation.line) for operation in _own(source.outer[-1])} - inside
+        code = [inner.instructions for inner in part.loop if not inner.loop]
+        rest = tuple(instruction for run in code for instruction in run if (instruction.file, instruction.line) in lines)
+        kept = (
+            inner if inner.loop else Part(tuple(each for each in inner.instructions if (each.file, each.line) not in lines))
+            for inner in part.loop
+        )
+        apart += [Part(loop=tuple(kept)), Part(loop=(Part(rest),))]
+    return tuple(apart)
 
 
 def without_rest(parts: Sequence[Part], loops: Sequence[Loop], trips: Mapping[int, float], warps: int) -> tuple[Part, ...]:

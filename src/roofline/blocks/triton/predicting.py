@@ -17,6 +17,7 @@ from .limits import limit_of
 from .times import Chip, Estimate, estimate
 
 Grid = Callable[[dict[str, Any]], Any] | Sequence[int] | int
+Launch = tuple[Lowered, tuple[int, int, int]]  # a configuration's IR and its grid
 MOST_LINES = 40
 
 
@@ -24,27 +25,39 @@ def predict_triton(
     kernel: Any, args: Sequence[Any], named: Mapping[str, Any], grid: Grid, chip_name: str, space: Space | None, progress: Progress | None
 ) -> Blocks:
     """The configurations of a Triton kernel on a chip, the best first."""
-    chip, machine = chip_for(chip_name)
-    capability = int(chip.core.capability[0].replace(".", ""))
-    jobs: list[tuple[Lowered, tuple[int, int, int], Chip]] = []
-    refused: dict[int, Configuration] = {}
-    places: dict[int, int] = {}
-    asked = configurations(space if space is not None else own_configurations(kernel))
-    for number, config in enumerate(asked):
+
+    def launched(config: dict[str, Any], capability: int) -> Launch:
         lowered = lower(kernel, args, named, config, capability)
-        if lowered.refused:
-            refused[number] = Configuration(config=config, refused=lowered.refused)
-            continue
-        places[number] = len(jobs)
-        jobs.append((lowered, grid_of(grid, {**named, **lowered.scalars, **config}), chip))
-    timed = side_by_side(predicted, jobs, lambda why: Configuration(config={}, refused=f"the compiler's process {why}"), progress)
-    found = [refused[number] if number in refused else replace(timed[places[number]], config=config) for number, config in enumerate(asked)]
+        return lowered, (1, 1, 1) if lowered.refused else grid_of(grid, {**named, **lowered.scalars, **config})
+
+    asked = configurations(space if space is not None else own_configurations(kernel))
+    return predict_launches(name_of(kernel), asked, launched, chip_name, progress)
+
+
+def predict_launches(
+    name: str, asked: Sequence[dict[str, Any]], launched: Callable[[dict[str, Any], int], Launch], chip_name: str, progress: Progress | None
+) -> Blocks:
+    """Configurations on a chip, the best first; ``launched`` gives the IR and the grid of each, for a compute capability (90)."""
+    chip, machine = chip_for(chip_name)
+    launches = [launched(config, chip.capability) for config in asked]
+    can_compile = [place for place, (lowered, _) in enumerate(launches) if not lowered.refused]
+    timed = side_by_side(
+        predicted,
+        [(*launches[place], chip) for place in can_compile],
+        lambda why: Configuration(config={}, refused=f"the compiler's process {why}"),
+        progress,
+    )
+    by_place = dict(zip(can_compile, timed, strict=True))
+    configs = [
+        replace(by_place.get(place) or Configuration(config={}, refused=launches[place][0].refused), config=config)
+        for place, config in enumerate(asked)
+    ]
     return Blocks(
-        kernel=name_of(kernel),
+        kernel=name,
         chip=machine.chip_name,
         compiler=f"Triton {version('triton')}",
         evidence=chip.core.evidence,
-        configs=ranked(with_shares(found, machine)),
+        configs=ranked(with_shares(configs, machine)),
     )
 
 
@@ -67,7 +80,7 @@ def grid_of(grid: Grid, values: dict[str, Any]) -> tuple[int, int, int]:
 
 def predicted(lowered: Lowered, grid: tuple[int, int, int], chip: Chip) -> Configuration:
     """One configuration, compiled and timed; its name is not known here."""
-    binary = compile_ir(lowered, int(chip.core.capability[0].replace(".", "")), chip.core.bytes("shared_of_block"))
+    binary = compile_ir(lowered, chip.capability, chip.core.bytes("shared_of_block"))
     return configuration_of(lowered, binary, grid, chip)
 
 

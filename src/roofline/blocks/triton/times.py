@@ -11,19 +11,22 @@ time       the larger of these, nearly, and the launch
 
 import math
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
+from ...errors import UsageError
 from ...machines.cores import Core
 from ..occupancy import Occupancy, occupancy
 from .addresses import Evaluation, evaluate, whole
 from .compiling import Binary, Lowered
 from .ir import Kernel, read_ir
-from .loops import THREADS, trip_counts, width, without_rest
+from .loops import THREADS, trip_counts, unfused, width, without_rest
 from .sass import Instruction, Part, read_sass
 from .traffic import Traffic, traffic_of
-from .warp import Costs, Line, Uses, followed
+from .warp import BULK_LOAD, Costs, Line, Uses, followed
 from .work import work_of
 
 SHARPNESS = 3.0  # of the norm that combines what overlaps on a core
@@ -43,6 +46,11 @@ class Chip(Struct, frozen=True, kw_only=True):
     l2_bytes: float
     hbm: float
     launch_s: float
+
+    @property
+    def capability(self) -> int:
+        """The compute capability as compilers write it: 90."""
+        return int(self.core.capability[0].replace(".", ""))
 
 
 class Estimate(Struct, frozen=True, kw_only=True):
@@ -69,20 +77,28 @@ def combined(times: Iterable[float], sharpness: float = SHARPNESS) -> float:
 
 def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip: Chip) -> Estimate:
     """The time of a compiled configuration on a grid of blocks."""
-    kernel, parts = read_ir(lowered.ir), read_sass(binary.sass)
+    kernel, code = read_ir(lowered.ir), read_sass(binary.sass)
     fits = occupancy(chip.core, warps=binary.warps, registers=binary.registers, shared=binary.shared)
     blocks = grid[0] * grid[1] * grid[2]
-    slots = max(1, fits.blocks) * chip.cores
-    scalars = {name: value for name, value in lowered.scalars.items() if not isinstance(value, bool)}
-    wave, samples, everywhere = _evaluations(kernel, scalars, grid, blocks, slots)
+    slots = max(1, max(1, fits.blocks) * chip.cores // lowered.ctas)
+    arguments = {**{name: value for name, value in lowered.scalars.items() if not isinstance(value, bool)}, **lowered.tensors}
+    wave, samples, everywhere = _evaluations(kernel, arguments, grid, blocks, slots)
+    if unknown := next((loop.operation for loop in everywhere.loops if loop.trips is None), None):
+        raise UsageError(
+            f"how often the loop in line {unknown.line} of {Path(unknown.file).name} runs depends on data in memory: give the tensors of "
+            "whole numbers that it reads with values, not on meta; while loops are not predicted"
+        )
     traffic = traffic_of(
         wave, samples, blocks=blocks, slots=slots, per_core=fits.blocks,
         l1_bytes=chip.core.bytes("l1") - fits.blocks * binary.shared, l2_bytes=chip.l2_bytes / chip.core.l2_copies,
     )  # fmt: skip
-    uses, loads = _uses(parts, everywhere, binary, fits, traffic, chip)
-    trips = {id(loop.operation): 1.0 if loop.trips is None else float(np.mean(loop.trips)) for loop in everywhere.loops}
-    work = {resource: blocks * amount for resource, amount in work_of(kernel, trips).items()}
-    demand = _demand(uses, loads, binary, fits, traffic, blocks, chip)
+    parts = unfused(code, everywhere.loops)
+    uses, loads = _uses(parts, everywhere, binary, fits, traffic, chip, lowered.ctas)
+    trips = {id(loop.operation): float(np.mean(loop.trips)) for loop in everywhere.loops if loop.trips is not None}
+    of_block = work_of(kernel, trips)
+    work = {resource: blocks * amount for resource, amount in of_block.items()}
+    products = math.fsum(amount / chip.matrix_flops[name[7:]] for name, amount in of_block.items() if name[7:] in chip.matrix_flops)
+    demand = _demand(uses, loads, binary, fits, traffic, blocks, products, lowered.ctas, chip)
     time_s, seconds = timed(demand, chip)
     return Estimate(
         time_s=time_s, parts=seconds, occupancy=fits, waves=blocks / slots, traffic=traffic, work=work, lines=uses[-1].lines, demand=demand
@@ -90,20 +106,20 @@ def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip:
 
 
 def _evaluations(
-    kernel: Kernel, scalars: Mapping[str, int | float], grid: tuple[int, int, int], blocks: int, slots: int
+    kernel: Kernel, arguments: Mapping[str, Any], grid: tuple[int, int, int], blocks: int, slots: int
 ) -> tuple[Evaluation, Evaluation, Evaluation]:
     """What a wave of blocks in the middle touches, whole tiles of a few blocks, and the loops of blocks all over the grid."""
     length = min(blocks, slots, MOST_BLOCKS)
     first = (blocks - length) // 2
-    wave = evaluate(kernel, scalars, grid, range(first, first + length))
+    wave = evaluate(kernel, arguments, grid, range(first, first + length))
     few = sorted({round(place * (blocks - 1) / (SAMPLES - 1)) for place in range(SAMPLES)})
-    samples = evaluate(kernel, scalars, grid, few, whole)
+    samples = evaluate(kernel, arguments, grid, few, whole)
     spread = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
-    return wave, samples, evaluate(kernel, scalars, grid, [int(block) for block in spread])
+    return wave, samples, evaluate(kernel, arguments, grid, [int(block) for block in spread])
 
 
 def _uses(
-    parts: tuple[Part, ...], everywhere: Evaluation, binary: Binary, fits: Occupancy, traffic: Traffic, chip: Chip
+    parts: tuple[Part, ...], everywhere: Evaluation, binary: Binary, fits: Occupancy, traffic: Traffic, chip: Chip, ctas: int
 ) -> tuple[list[Uses], list[float]]:
     """What a warp uses in blocks whose loops run least, and most often, and how much of the blocks' work each kind stands for."""
     loops = everywhere.loops
@@ -117,21 +133,27 @@ def _uses(
 
     def transfer(instruction: Instruction) -> float:
         from_l1, _, _ = traffic.shares.get((instruction.file, instruction.line), (float(instruction.name == "LDL"), 0.0, 0.0))
-        return (1 - from_l1) * width(instruction) * THREADS * binary.warps / chip.core.l2_bytes
+        return (1 - from_l1) * copied(instruction) / chip.core.l2_bytes
+
+    def copied(instruction: Instruction) -> float:
+        if instruction.name == BULK_LOAD:
+            return traffic.tiles.get((instruction.file, instruction.line), 0.0) / ctas
+        return width(instruction) * THREADS * binary.warps
 
     room = chip.core.bytes("l1") - fits.blocks * binary.shared
     held = fits.blocks * binary.stack * THREADS * binary.warps <= room
     costs = Costs(
-        core=chip.core, matrix_flops=chip.matrix_flops, warps=binary.warps, load_latency=load_latency, transfer=transfer,
+        core=chip.core, matrix_flops=chip.matrix_flops, warps=binary.warps, load_latency=load_latency, transfer=transfer, copied=copied,
         local_passes=1.0 if held else 2.0,
     )  # fmt: skip
+    warps = binary.warps * ctas
     varying = [loop.trips for loop in loops if loop.trips is not None and len(loop.trips) > 1 and loop.trips.min() != loop.trips.max()]
     kinds = [np.min, np.max] if varying else [np.mean]
     found = []
     for kind in kinds:
         trips = {id(loop.operation): 1.0 if loop.trips is None else float(kind(loop.trips)) for loop in loops}
-        run = without_rest(parts, loops, trips, binary.warps)
-        found.append(followed(run, trip_counts(run, loops, trips, binary.warps), costs))
+        run = without_rest(parts, loops, trips, warps)
+        found.append(followed(run, trip_counts(run, loops, trips, warps), costs))
     if not varying:
         return found, [0.0]
     low, high = float(varying[0].min()), float(varying[0].max())
@@ -150,7 +172,11 @@ class Demand(Struct, frozen=True, kw_only=True):
     shared_s: Mapping[str, float]
 
 
-def _demand(uses: list[Uses], shares: list[float], binary: Binary, fits: Occupancy, traffic: Traffic, blocks: int, chip: Chip) -> Demand:
+def _demand(
+    uses: list[Uses], shares: list[float], binary: Binary, fits: Occupancy, traffic: Traffic, programs: int, products: float, ctas: int,
+    chip: Chip,
+) -> Demand:  # fmt: skip
+    """What ``programs`` need, each of ``ctas`` blocks; ``products`` are the least cycles of a core's matrix unit for one program."""
     core, mean = chip.core, float(np.mean(shares))
 
     def between(low: float, high: float) -> float:
@@ -158,13 +184,15 @@ def _demand(uses: list[Uses], shares: list[float], binary: Binary, fits: Occupan
 
     first, last = uses[0], uses[-1]
     units = {unit: binary.warps * between(first.units.get(unit, 0.0), cycles) for unit, cycles in last.units.items()}
-    units |= {"l1": traffic.block_l1 / core.shared_bytes, "l2 port": traffic.block_l2 / core.l2_bytes}
+    units |= {"l1": traffic.block_l1 / ctas / core.shared_bytes, "l2 port": traffic.block_l2 / ctas / core.l2_bytes}
+    if products:
+        units["matrix"] = max(units.get("matrix", 0.0), products / ctas)
     return Demand(
         alone=core.latency["start"] + between(first.alone, last.alone),
         units=units,
-        blocks=blocks,
+        blocks=programs * ctas,
         resident=max(1, fits.blocks),
-        shared_s={"hbm": traffic.hbm / chip.hbm, "dispatch": blocks / core.blocks_per_s},
+        shared_s={"hbm": traffic.hbm / chip.hbm, "dispatch": programs * ctas / core.blocks_per_s},
     )
 
 

@@ -6,7 +6,8 @@ Blocks that run at one time share what they touch in L2. Of the whole kernel eac
 else once in each wave of blocks that touches it.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -19,27 +20,45 @@ Line = tuple[str, int]
 
 class Traffic(Struct, frozen=True, kw_only=True):
     """Bytes a block asks L1 for and L2 for, on average, those of all blocks from main memory, and by line the share of what is loaded that
-    comes from L1, L2 and main memory.
+    comes from L1, L2 and main memory, and the bytes of a tile.
     """
 
     block_l1: float
     block_l2: float
     hbm: float
     shares: Mapping[Line, tuple[float, float, float]]
+    tiles: Mapping[Line, float]
 
 
 def tile_bytes(access: Access) -> float:
     """Bytes of the sectors that one execution touches, on average over the blocks; ``access`` has whole tiles."""
+    touched = _sectors(access)
+    return access.tile.elements * float(SECTOR) if touched is None else float(np.mean([len(block) for block in touched])) * SECTOR
+
+
+def _sectors(access: Access) -> list[np.ndarray] | None:
+    """The sectors that one execution touches in each block; ``None`` if its addresses are unknown."""
     if access.addresses is None:
-        return access.tile.elements * float(SECTOR)
+        return None
     shape = np.broadcast_shapes(access.addresses.shape, access.mask.shape if access.mask is not None else ())
     addresses = np.broadcast_to(access.addresses, shape).reshape(shape[0], -1)
     mask = None if access.mask is None else np.broadcast_to(access.mask, shape).reshape(shape[0], -1)
-    total = 0.0
-    for block in range(shape[0]):
-        touched = addresses[block] if mask is None else addresses[block][mask[block]]
-        total += len(np.unique(touched // SECTOR)) * SECTOR
-    return float(total / shape[0])
+    return [np.unique((addresses[block] if mask is None else addresses[block][mask[block]]) // SECTOR) for block in range(shape[0])]
+
+
+def _new_shares(accesses: Sequence[Access]) -> dict[int, float]:
+    """For each access the share of its sectors that no earlier one of the same block loads (or stores), as in windows that overlap."""
+    shares: dict[int, float] = {}
+    earlier: defaultdict[tuple[int, bool], list[np.ndarray]] = defaultdict(list)
+    for access in accesses:
+        total = new = 0
+        for block, touched in enumerate(_sectors(access) or ()):
+            total += len(touched)
+            before = earlier[block, access.is_store]
+            new += int(np.isin(touched, np.concatenate(before), invert=True).sum()) if before else len(touched)
+            before.append(touched)
+        shares[id(access.operation)] = new / total if total else 1.0
+    return shares
 
 
 def traffic_of(
@@ -49,6 +68,7 @@ def traffic_of(
     (``wave``), and from whole tiles of a few (``samples``).
     """
     sizes = {id(access.operation): tile_bytes(access) for access in samples.accesses}
+    new_shares = _new_shares(samples.accesses)
     of_wave: dict[bytes, float] = {}  # bytes of each region that any block touches
     of_block: dict[int, dict[bytes, float]] = {}  # the same of each block
     touched: list[tuple[Access, float, float, float]] = []  # bytes asked for, new to the block, and new to the wave
@@ -60,6 +80,8 @@ def traffic_of(
         for block, key in enumerate(keys):
             amount = float(amounts[block if len(amounts) > 1 else 0])
             own = of_block.setdefault(block, {})
+            if key not in own:
+                amount *= new_shares[id(access.operation)]
             new += max(0.0, amount - own.get(key, 0.0))
             first += max(0.0, amount - of_wave.get(key, 0.0))
             own[key] = max(amount, own.get(key, 0.0))
@@ -78,7 +100,12 @@ def traffic_of(
             shares[access.operation.file, access.operation.line] = (from_l1, max(0.0, 1 - from_l1 - from_hbm), from_hbm)
     missed = 0.0 if in_l1 else (asked - fresh) * (1 - in_l2) * blocks
     hbm = distinct * max(1.0, blocks / running) + missed
-    return Traffic(block_l1=asked, block_l2=fresh if in_l1 else asked, hbm=hbm, shares=shares)
+    tiles: dict[Line, list[float]] = {}
+    for access in wave.accesses:
+        if not access.is_store:
+            tiles.setdefault((access.operation.file, access.operation.line), []).append(sizes[id(access.operation)])
+    means = {line: sum(of_line) / len(of_line) for line, of_line in tiles.items()}
+    return Traffic(block_l1=asked, block_l2=fresh if in_l1 else asked, hbm=hbm, shares=shares, tiles=means)
 
 
 def _regions(access: Access, tile: float) -> tuple[list[bytes], np.ndarray, float | np.ndarray]:
@@ -93,4 +120,5 @@ def _regions(access: Access, tile: float) -> tuple[list[bytes], np.ndarray, floa
     if access.addresses is None:
         return [b"?%d" % id(access.operation)], amount, repeated
     flat = access.addresses.reshape(access.addresses.shape[0], -1)
-    return [row.tobytes() for row in flat[:, [0, -1]]], amount, repeated
+    way = b"out" if access.is_store else b"in"
+    return [way + row.tobytes() for row in flat[:, [0, -1]]], amount, repeated

@@ -18,7 +18,7 @@ from .sass import NO_BARRIER, Instruction, Part
 FOLLOWED = 8  # iterations of a loop that are followed
 STEADY = 3  # of these, the last ones that are taken for all later ones
 WARPGROUP_MATRIX = re.compile(r"(?:HGMMA|QGMMA|IGMMA|BGMMA)\.(\d+)x(\d+)x(\d+)")
-WARP_MATRIX = re.compile(r"[HIQ]MMA\.(?:SP\.)?(\d{1,2})(8)(\d{1,3})\b")
+WARP_MATRIX = re.compile(r"[DHIQ]MMA\.(?:SP\.)?(\d{1,2})x?(8)x?(\d{1,3})\b")
 _COUNT = re.compile(r"0x([0-9a-f]+)\s*$")
 _WIDTH = re.compile(r"\.(?:U|S)?(8|16|32|64|128)\b")
 Line = tuple[str, int]
@@ -42,6 +42,7 @@ class Costs(Struct, frozen=True, kw_only=True):
     warps: int
     load_latency: Callable[[Instruction], float]
     transfer: Callable[[Instruction], float]
+    copied: Callable[[Instruction], float]  # the bytes of all warps of a block, or of a bulk copy
     local_passes: float = 1.0  # of spilled registers between L1 and the core: twice as many if L1 cannot hold them
 
 
@@ -67,6 +68,7 @@ class _Warp:
         self.products: list[float] = []  # when each group of products is done
         self.copies: list[float] = []
         self.copying = 0.0
+        self.bulk: list[float] = []  # when each group of bulk copies that nothing waited for is done
         self.lines: defaultdict[Line, float] = defaultdict(float)
         self.uses: dict[int, dict[str, float]] = {}
 
@@ -89,6 +91,12 @@ class _Warp:
             self.port_end = max(start, self.port_end) + self.costs.transfer(instruction)
             done = self.port_end + self.costs.load_latency(instruction)
             self.copying = max(self.copying, done)
+            if name == BULK_LOAD:
+                self.bulk[-1:] = [max(done, *self.bulk[-1:])]
+        elif name == "SYNCS" and "ARRIVE" in instruction.opcode:
+            self.bulk.append(0.0)
+        elif name == "SYNCS" and "PHASECHK" in instruction.opcode and self.bulk:
+            start = max(start, self.bulk.pop(0))
         elif name == "LDGDEPBAR":
             self.copies.append(self.copying)
             done = start
@@ -129,7 +137,7 @@ class _Warp:
         for ends in (self.own, self.block):
             for unit in ends:
                 ends[unit] += cycles
-        for times in (self.barriers, self.products, self.copies):
+        for times in (self.barriers, self.products, self.copies, self.bulk):
             times[:] = [time + cycles for time in times]
 
 
@@ -199,6 +207,8 @@ def use(instruction: Instruction, costs: Costs) -> dict[str, float]:
         if name in LOCAL:
             uses["shared"] = uses["spills"] = costs.local_passes * 32 * size / core.l2_bytes
         return uses
+    if name == BULK_LOAD:
+        uses["shared"] = costs.copied(instruction) / core.shared_bytes / costs.warps
     pipe = core.pipe_of(name)
     if pipe:
         uses[pipe] = core.cycles[pipe] / core.schedulers
@@ -207,7 +217,8 @@ def use(instruction: Instruction, costs: Costs) -> dict[str, float]:
 
 SHARED = ("LDS", "STS", "LDSM", "STSM", "LDGSTS", "SHFL", "ATOMS")
 LOCAL = ("LDL", "STL")
-LOADS = ("LDG", "LDGSTS", "LD", "LDL", "ATOMG", "ATOM")
+BULK_LOAD = "UTMALDG"  # of a tile to shared memory by the copy engine, which a barrier in shared memory counts
+LOADS = ("LDG", "LDGSTS", "LD", "LDL", "ATOMG", "ATOM", BULK_LOAD)
 GLOBAL = ("LDG", "STG", "LDL", "STL", "ATOMG", "RED")
 
 
@@ -222,4 +233,6 @@ def format_of(instruction: Instruction) -> str:
         return "fp8"
     if instruction.opcode.startswith("I"):
         return "int8"
+    if instruction.opcode.startswith("D"):
+        return "fp64"
     return "tf32" if ".TF32" in instruction.opcode else "bf16"

@@ -30,8 +30,8 @@ def blocks_text(blocks: Blocks, paper: Paper = PLAIN, *, top: int = TOP) -> str:
     hidden = len(can_run) - top
     lines.append(f"{number_of(len(can_run), 'configuration')} can run" + (f"; {hidden:,} more with --top" if hidden > 0 else ""))
     for reason, count in refusals(blocks).items():
-        lines.append(prose.paragraph(f"{count:,} cannot run: {reason}", rest="  "))
-    lines += ["", prose.paragraph(f"Compiled by {blocks.compiler}, not run. Interval: {blocks.evidence}. Lines: --explain 1.", rest="  ")]
+        lines.append(prose.paragraph(f"{count:,} refused: {reason}", rest="  "))
+    lines += ["", prose.paragraph(f"Compiled by {blocks.compiler}, not run. Interval: {blocks.evidence}. Lines: --explain.", rest="  ")]
     return "\n".join(lines)
 
 
