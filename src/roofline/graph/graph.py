@@ -219,13 +219,13 @@ class Graph(Struct, dict=True):
     def read(self, kernel: int) -> list[int]:
         """The arrays that a kernel takes and others made, or that are arguments."""
         inside = self.inside.get(kernel, ())
-        made = {array for node in inside for array in node.gives}
-        return [array for array in dict.fromkeys(array for node in inside for array in node.takes) if array not in made]
+        results = {array for node in inside for array in node.gives}
+        return [array for array in dict.fromkeys(array for node in inside for array in node.takes) if array not in results]
 
     def written(self, kernel: int) -> list[int]:
         """The arrays that a kernel makes for others, for the next iteration of a loop, or as results."""
-        made = [array for node in self.inside.get(kernel, ()) for array in node.gives]
-        return [array for array in made if self.is_handed_on(array) or any(user.kernel != kernel for user in self.users.get(array, ()))]
+        results = [array for node in self.inside.get(kernel, ()) for array in node.gives]
+        return [array for array in results if self.is_handed_on(array) or any(user.kernel != kernel for user in self.users.get(array, ()))]
 
     @cached_property
     def region_of(self) -> dict[int, Region]:

@@ -97,8 +97,8 @@ def overwritten(target: Dims, update: Dims, region: Region) -> tuple[Region, Reg
 
 def gathered(table: Dims, slices: Dims, indices: Dims, result: Dims, region: Region) -> tuple[Region, Region]:
     """The slices of a table that are gathered, and their positions."""
-    taken, each, places = count(region, result), max(1, prod(slices)), prod(indices)
-    rows = max(1, prod(result) // each)
+    taken, elements, places = count(region, result), max(1, prod(slices)), prod(indices)
+    rows = max(1, prod(result) // elements)
     lines = taken_whole(slices, table) if region.whole else NO_AXES
     positions = WHOLE if region.whole else loosely(min(places, taken * -(-places // rows)))
     return loosely(min(prod(table), taken), lines), positions

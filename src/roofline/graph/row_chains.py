@@ -58,7 +58,7 @@ class _Kernels:
         self._reads: dict[int, set[int]] = {}
         self._readers: dict[int, set[int]] = {}
         first: dict[int, int] = {}  # node of each kernel
-        made: dict[int, int] = {}  # the step of each array
+        step_of: dict[int, int] = {}  # the step of each array
         for place, node in enumerate(graph.nodes):
             taken = [self._stored.get(array, array) for array in node.takes]
             if node.kernel == NO_KERNEL and node.operator in RENAMING:
@@ -66,12 +66,12 @@ class _Kernels:
                 continue
             step = place if node.kernel == NO_KERNEL else first.setdefault(node.kernel, place)
             self.of[step] = node.kernel
-            read = {array for array in taken if made.get(array) != step}
-            self.makers.setdefault(step, set()).update(made[array] for array in read if array in made)
+            read = {array for array in taken if step_of.get(array) != step}
+            self.makers.setdefault(step, set()).update(step_of[array] for array in read if array in step_of)
             self._reads.setdefault(node.kernel, set()).update(read)
             for array in read:
                 self._readers.setdefault(array, set()).add(node.kernel)
-            made |= dict.fromkeys(node.gives, step)
+            step_of |= dict.fromkeys(node.gives, step)
         self._returned = {self._stored.get(array, array) for array in graph.results}
         self._returned.update(self._stored.get(array, array) for region in graph.regions for array in region.handed_on)
         self._written = {kernel: graph.written(kernel) for kernel in graph.inside}
@@ -143,8 +143,8 @@ class _Kernels:
         """A group as a chain, with the bytes that one kernel would move: arrays from outside, and those that others or the caller need."""
         arrays = self._graph.arrays
         read = {array for kernel in group for array in self._reads[kernel] if self._maker(array) not in group}
-        made = {array for kernel in group for array in self._written[kernel]}
-        needed = {array for array in made if array in self._returned or self._readers.get(array, set()) - group}
+        results = {array for kernel in group for array in self._written[kernel]}
+        needed = {array for array in results if array in self._returned or self._readers.get(array, set()) - group}
         written = {array for array in needed if self._is_stored(array, group)}
         sizes = {kernel: max(arrays[array].elements for array in self._written[kernel]) for kernel in group}
         last = max(group, key=lambda kernel: (sizes[kernel], kernel))

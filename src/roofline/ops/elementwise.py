@@ -203,8 +203,8 @@ def amounts(name: str, operands: DType, result: DType) -> tuple[tuple[Resource, 
 
 def work(name: str, elements: int, operands: DType, result: DType | None = None) -> Cost:
     """The work of a function on many elements."""
-    each = amounts(name, operands, result or operands)
-    return Cost(tuple((resource, amount * elements) for resource, amount in each) if elements else ())
+    per_element = amounts(name, operands, result or operands)
+    return Cost(tuple((resource, amount * elements) for resource, amount in per_element) if elements else ())
 
 
 def accumulator(number: DType | None) -> DType:

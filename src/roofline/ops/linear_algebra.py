@@ -38,8 +38,8 @@ class Count(Struct, frozen=True):
         >>> cholesky(2).flops(), Count(1, 1).flops(complex_numbers=True)
         (5, 8)
         """
-        each = (6, 2) if complex_numbers else (1, 1)
-        return tidy(each[0] * Fraction(self.multiplications) + each[1] * self.additions)
+        real = (6, 2) if complex_numbers else (1, 1)
+        return tidy(real[0] * Fraction(self.multiplications) + real[1] * self.additions)
 
 
 def _sixths(multiplications: int, additions: int) -> Count:
@@ -241,8 +241,8 @@ ROUTINES: dict[str, Routine] = {
 
 def work(routine: str, sizes: Sizes, number: DType, unit: Resource | None = None) -> Cost:
     """The FLOP of a routine on matrices of a number format, on the matrix unit in that format or on another unit."""
-    found = ROUTINES[routine]
-    count = found.count(*(getattr(sizes, name) for name in found.sizes.split()))
+    counted = ROUTINES[routine]
+    count = counted.count(*(getattr(sizes, name) for name in counted.sizes.split()))
     return Cost.of({unit or matrix(number): sizes.many * count.flops(complex_numbers=number.is_complex)})
 
 

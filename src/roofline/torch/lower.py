@@ -38,7 +38,8 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept, fused:
         append(graph, means, takes, gives, node, function_of(call))
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
     graph.results |= {array for number in kept.others for array in memory.arrays_in(number)}
-    graph.equal = equal_arrays(graph)
+    if fused is None:  # torch.compile computes equal values once
+        graph.equal = equal_arrays(graph)
     return graph
 
 

@@ -56,10 +56,10 @@ class Why(Struct, frozen=True):
 
 def exchanges(graph: Graph) -> dict[int, Why]:
     """Why each kernel exchanges an array: of several the largest."""
-    found: dict[int, Why] = {}
+    reasons: dict[int, Why] = {}
     for kernel, (node, group) in _exchanging(graph).items():
-        found[kernel] = _why(graph, node, group)
-    return found
+        reasons[kernel] = _why(graph, node, group)
+    return reasons
 
 
 def _exchanging(graph: Graph) -> dict[int, tuple[Node, list[Node]]]:
@@ -98,7 +98,7 @@ def _why(graph: Graph, node: Node, group: list[Node]) -> Why:
     padded = exchange.function == Operator.ADD and grown >= prod(size for _, size in exchange.along or ()) > 1
     maker = graph.maker.get(source)
     uses = list(_uses(graph, [array for part in group for array in part.gives]))
-    use = next((one for one, _ in uses if one.operator in (Operator.DOT, *_LOOKUPS)), uses[0][0] if uses else None)
+    use = next((user for user, _ in uses if user.operator in (Operator.DOT, *_LOOKUPS)), uses[0][0] if uses else None)
     argument = source if graph.is_argument(source) else None
     if exchange.kind in _GATHERS or padded:
         reason = _gathered(uses, argument)
@@ -108,7 +108,7 @@ def _why(graph: Graph, node: Node, group: list[Node]) -> Why:
         reason, maker = _reduced(graph, maker, node.phase)
         if maker is not None and reason == Reason.ROWS:
             argument = argument_of(graph, maker.takes[0])
-    return Why(reason, exchange, given, argument, maker, use, tuple([one for one, _ in uses]), padded)
+    return Why(reason, exchange, given, argument, maker, use, tuple([user for user, _ in uses]), padded)
 
 
 def _source(graph: Graph, array: int) -> tuple[int, float]:
@@ -155,9 +155,9 @@ def _origin(graph: Graph, array: int) -> tuple[int, set[tuple[int, int]]]:
 
 def _uses(graph: Graph, arrays: Iterable[int]) -> Iterator[tuple[Node, int]]:
     """The operators that use some arrays, under whichever name, also in a later iteration of a loop."""
-    waiting, seen, found = list(arrays), set[int](), 0
+    waiting, seen, count = list(arrays), set[int](), 0
     entered = {array: (region, place) for region in graph.regions for place, array in enumerate(region.initial)}
-    while waiting and len(seen) < _MOST_STEPS and found < _MOST_USES:
+    while waiting and len(seen) < _MOST_STEPS and count < _MOST_USES:
         array = waiting.pop(0)
         if array in seen:
             continue
@@ -175,7 +175,7 @@ def _uses(graph: Graph, arrays: Iterable[int]) -> Iterator[tuple[Node, int]]:
             if (user.operator in MOVING or user.operator in (Operator.UPDATE, Operator.OTHER)) and user.gives:
                 waiting += user.gives
             else:
-                found += 1
+                count += 1
                 yield user, array
 
 
@@ -206,7 +206,7 @@ def _reduced(graph: Graph, maker: Node | None, phase: Phase) -> tuple[Reason, No
         largest = [
             graph.maker.get(_source(graph, array)[0]) for array in sorted(maker.takes, key=lambda array: -graph.arrays[array].elements)
         ]
-        maker = next((one for one in largest if one is not None and one.operator in _PARTIAL), largest[0])
+        maker = next((source for source in largest if source is not None and source.operator in _PARTIAL), largest[0])
     return Reason.UNKNOWN, maker
 
 
@@ -230,13 +230,13 @@ def _adds_product(graph: Graph, node: Node) -> bool:
 
 def product_axes(graph: Graph, products: Iterable[Node]) -> frozenset[tuple[int, int]]:
     """The axes of devices over which products with an argument are divided: those of the argument that no collective gathers before."""
-    found = set[tuple[int, int]]()
+    kept = set[tuple[int, int]]()
     for product in products:
         for array in product.takes[:2]:
             argument, gathered = _origin(graph, array)
             divided = {factor for axes in graph.divided.get(argument, ()) for factor in axes}
-            found |= divided - gathered
-    return frozenset(found)
+            kept |= divided - gathered
+    return frozenset(kept)
 
 
 def whole_axes(graph: Graph, argument: int) -> DeviceAxes:

@@ -68,8 +68,8 @@ class Iteration(Struct, dict=True):
                 continue
             needed.add(array)
             waiting += node.takes
-        made = {array for place in region.nodes for array in graph.nodes[place].gives}
-        return frozenset(made - needed)
+        results = {array for place in region.nodes for array in graph.nodes[place].gives}
+        return frozenset(results - needed)
 
 
 def _is_counter(array: Array) -> bool:

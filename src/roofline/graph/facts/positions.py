@@ -64,15 +64,15 @@ class _Search:
 
     def _axes(self, node: Node) -> frozenset[int] | None:
         """The axes along which the result of a node differs, if it follows from positions and single numbers alone."""
-        arrays, made = self._graph.arrays, node.gives[0]
-        rank = len(arrays[made].shape)
+        arrays, result = self._graph.arrays, node.gives[0]
+        rank = len(arrays[result].shape)
         if node.operator == Operator.IOTA:
             return frozenset((node.params if isinstance(node.params, int) else 0,))
         if node.operator not in ELEMENTWISE | SPREADING or not any(array in self._counted for array in node.takes):
             return None
         if node.operator in SPREADING:
             axes = self._counted.get(node.takes[0], frozenset())
-            return frozenset(axis for axis in range(rank) if self._graph.axis_before(node, made, axis) in axes)
+            return frozenset(axis for axis in range(rank) if self._graph.axis_before(node, result, axis) in axes)
         together = set[int]()
         for array in node.takes:
             if array in self._counted:

@@ -57,8 +57,8 @@ def repeated_axes(graph: Graph) -> dict[int, tuple[Repeat, ...]]:
             continue
         if node.operator not in (Operator.BROADCAST, Operator.GATHER) and repeats.keys().isdisjoint(node.takes):
             continue
-        if made := _made(axes, node, repeats):
-            repeats[node.gives[0]] = made
+        if repeated := _made(axes, node, repeats):
+            repeats[node.gives[0]] = repeated
     return repeats
 
 
@@ -178,4 +178,4 @@ def _together(axes: OperandAxes, node: Node, repeats: Repeats) -> tuple[Repeat, 
                 together[pattern] = repeat
     # A row that is repeated everywhere has the repeats of the other operands too, and none of its own.
     axes_of_others = {repeat.axis for repeat in together.values() if repeat.share * shape[repeat.axis] > 1}
-    return tuple(one for one in together.values() if one.axis not in axes_of_others or one.share * shape[one.axis] > 1)
+    return tuple(repeat for repeat in together.values() if repeat.axis not in axes_of_others or repeat.share * shape[repeat.axis] > 1)

@@ -53,21 +53,21 @@ def _scores(graph: Graph) -> Iterator[Scores]:
     search = _Search(graph)
     told = set[tuple[int, ...]]()
     for first in graph.of(Operator.DOT):
-        made = graph.arrays[first.gives[0]] if first.gives else None
-        if made is None or made.shape in told or first.kernel == NO_KERNEL or not _may_make_scores(graph, first):
+        scores = graph.arrays[first.gives[0]] if first.gives else None
+        if scores is None or scores.shape in told or first.kernel == NO_KERNEL or not _may_make_scores(graph, first):
             continue
         following = search.following(first.gives[0])
         if not _is_normalised(graph, following):
             search.barren |= following
             continue
-        following |= search.matched(made)
+        following |= search.matched(scores)
         arrays = following | search.before(following)
         products = search.products(arrays)
         if not graph.results.isdisjoint(arrays) or not _is_attention(arrays, products):
             continue
-        if not made.sure:
-            told.add(made.shape)
-        stacks = frozenset(array for array in arrays if graph.arrays[array].elements != made.elements)
+        if not scores.sure:
+            told.add(scores.shape)
+        stacks = frozenset(array for array in arrays if graph.arrays[array].elements != scores.elements)
         yield Scores(first, products, frozenset(arrays), stacks, not graph.fact(positional_arrays).isdisjoint(following))
 
 
@@ -84,8 +84,8 @@ def _may_make_scores(graph: Graph, product: Node) -> bool:
     """Whether a product may make scores: its result is larger than its operands, and neither of these is a weight."""
     if product.sizes.groups or len(product.takes) < 2 or not product.gives:
         return False
-    left, right, made = (graph.arrays[array] for array in (*product.takes[:2], product.gives[0]))
-    if made.bytes <= left.bytes + right.bytes or made.elements <= max(left.elements, right.elements):
+    left, right, result = (graph.arrays[array] for array in (*product.takes[:2], product.gives[0]))
+    if result.bytes <= left.bytes + right.bytes or result.elements <= max(left.elements, right.elements):
         return False
     return product.sizes.batch > 1 or all(graph.origin(operand, _READ) in graph.maker for operand in product.takes[:2])
 
@@ -149,16 +149,16 @@ class _Search:
 
     def before(self, arrays: set[int]) -> set[int]:
         """The arrays that others are computed from, element by element; not arguments of the program."""
-        graph, found = self._graph, set[int]()
+        graph, earlier_arrays = self._graph, set[int]()
         waiting = deque(arrays)
         while waiting:
             current = waiting.popleft()
             for earlier in (*self._before.get(current, ()), *self._made_from(current)):
                 is_computed = earlier in graph.maker or earlier in self._before or not graph.arrays[earlier].sure
-                if is_computed and earlier not in arrays and earlier not in found:
-                    found.add(earlier)
+                if is_computed and earlier not in arrays and earlier not in earlier_arrays:
+                    earlier_arrays.add(earlier)
                     waiting.append(earlier)
-        return found
+        return earlier_arrays
 
     def products(self, arrays: set[int]) -> tuple[Node, ...]:
         """The products that make or take arrays, in no order."""

@@ -77,20 +77,20 @@ def _chosen(graph: Graph) -> Iterator[Chosen]:
     choices = Choices(graph)
     needs = chosen_needs(graph, choices)
     for product in products:
-        made = product.gives[0]
+        result = product.gives[0]
         factors = (product.sizes.left, product.sizes.right)
         spared = [
             (array, choice)
             for array, factor in zip(product.takes, factors, strict=False)
             if (choice := choices.zero(array)) is not None and _has_groups(graph, array, choice, factor)
         ]
-        need = needs.get(made)
+        need = needs.get(result)
         if spared:
             array, choice = spared[0]
-            bytes_of = graph.arrays[array].bytes + (graph.arrays[made].bytes if choices.zero(made) is not None else 0)
+            bytes_of = graph.arrays[array].bytes + (graph.arrays[result].bytes if choices.zero(result) is not None else 0)
             yield Chosen(product, choice, bytes_of, array if choice.axis in factors[product.takes.index(array)].summed else None)
-        elif need is not None and _has_groups(graph, made, need, _of_result(product, need)):
-            yield Chosen(product, need, graph.arrays[made].bytes)
+        elif need is not None and _has_groups(graph, result, need, _of_result(product, need)):
+            yield Chosen(product, need, graph.arrays[result].bytes)
 
 
 def _of_result(product: Node, choice: Choice) -> Factor:

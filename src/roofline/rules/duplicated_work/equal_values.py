@@ -40,8 +40,8 @@ def _products(graph: Graph, kernel: int) -> list[int]:
 def _cost_without_products(graph: Graph, kernel: int) -> Cost:
     """The cost of a kernel that reads the results of its products instead of computing them."""
     nodes = [node for node in graph.inside[kernel] if node.operator not in MULTIPLYING]
-    made = {array for node in nodes for array in node.gives}
-    moved = {array for node in nodes for array in node.takes if array not in made}.union(graph.written(kernel))
+    results = {array for node in nodes for array in node.gives}
+    moved = {array for node in nodes for array in node.takes if array not in results}.union(graph.written(kernel))
     cost = graph.kernels[kernel].cost
     amounts = {resource: amount for resource, amount in cost.amounts if resource.unit == "vector"}
     return Cost.of({**amounts, HBM: min(cost.known(HBM), sum(graph.arrays[array].bytes for array in moved))})
@@ -56,8 +56,8 @@ def _is_written(graph: Graph, array: int, reader: int) -> bool:
 def _is_of_author(graph: Graph, kernel: int, makers: Sequence[Node], before: Sequence[Node]) -> bool:
     """Whether a kernel computes again what the program says twice. One that reads single numbers alone fills an array."""
     nodes = graph.inside[kernel]
-    made = {array for node in nodes for array in node.gives}
-    read = {array for node in nodes for array in node.takes} - made
+    results = {array for node in nodes for array in node.gives}
+    read = {array for node in nodes for array in node.takes} - results
     if all(graph.arrays[array].elements == 1 for array in read) or any(_is_fetch(graph, node) for node in nodes):
         return False
     if any(node.operator in MULTIPLYING for node in nodes):

@@ -87,7 +87,7 @@ def _chains(passes: Sequence[Pass]) -> Iterator[list[Pass]]:
 
 def _end(graph: Graph, passes: Sequence[Pass], last: Pass) -> int:
     """The place at which what follows the last pass of a sequence ends at the latest."""
-    return next((one.first for one in passes if one.first > last.last), len(graph.nodes))
+    return next((later.first for later in passes if later.first > last.last), len(graph.nodes))
 
 
 def _is_along(graph: Graph, node: Node, tokens: int, others: set[int]) -> bool:

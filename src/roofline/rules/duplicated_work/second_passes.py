@@ -35,6 +35,6 @@ def second_passes(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 def _read(graph: Graph, kernels: Sequence[int]) -> set[int]:
     """The arrays that some kernels read and do not make, as far as that is known and they are no vectors."""
     nodes = [node for kernel in kernels for node in graph.inside[kernel]]
-    made = {array for node in nodes for array in node.gives}
-    sources = {graph.origin(array, _PARTS) for node in nodes for array in node.takes} - made
+    results = {array for node in nodes for array in node.gives}
+    sources = {graph.origin(array, _PARTS) for node in nodes for array in node.takes} - results
     return {graph.equal.get(array, array) for array in sources if graph.arrays[array].sure and len(graph.arrays[array].shape) > _VECTOR}

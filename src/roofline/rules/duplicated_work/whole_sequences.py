@@ -41,10 +41,10 @@ def _grown_by_one(graph: Graph) -> Iterator[tuple[int, Paddings]]:
     handed_on = {after: before for region in graph.regions for before, after in zip(region.carried, region.handed_on, strict=True)}
     for write in graph.of(*_WRITING):
         target = graph.origin(write.takes[0])
-        array, made = graph.arrays[target], write.gives[0]
+        array, result = graph.arrays[target], write.gives[0]
         if array.dtype is None or not array.dtype.name.startswith(_WHOLE_NUMBERS):
             continue
-        is_handed_on = handed_on.get(made) == target or (made in graph.results and graph.is_argument(target))
+        is_handed_on = handed_on.get(result) == target or (result in graph.results and graph.is_argument(target))
         written = graph.arrays[write.takes[1 if write.operator == Operator.UPDATE else -1]]
         axes = [axis for axis, size in enumerate(array.shape) if size >= LEAST_TOKENS and written.elements * size == array.elements]
         if not is_handed_on or not axes:

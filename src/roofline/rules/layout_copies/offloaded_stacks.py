@@ -22,8 +22,8 @@ def offloaded_stacks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         for array in node.gives:
             back, origin = graph.arrays[array], graph.arrays[graph.origin(array, _MOVES)]
             on_the_way = graph.between(array, _MOVES)
-            if back.space != HOST or origin.space != HOST or all(graph.arrays[one.gives[0]].space == HOST for one in on_the_way):
+            if back.space != HOST or origin.space != HOST or all(graph.arrays[step.gives[0]].space == HOST for step in on_the_way):
                 continue
-            for kernel in dict.fromkeys(one.kernel for one in on_the_way if one.kernel != NO_KERNEL):
+            for kernel in dict.fromkeys(step.kernel for step in on_the_way if step.kernel != NO_KERNEL):
                 facts = {"bytes": back.bytes}
                 yield kernel, Avoidable(kind=KIND, instead=NOTHING, facts=facts, unneeded=CLASS, group=GROUP, extra=True)

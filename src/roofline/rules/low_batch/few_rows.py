@@ -77,10 +77,10 @@ def _few_rows(graph: Graph, product: Node, loop: Iteration | None, *, is_small: 
             facts, group = Facts(weights=read, rows=rows), LOOP if again else ""
             saves = Saves.SHARED_LOOP if again else Saves.SHARED_READS
             return weights, Avoidable(kind=KIND, instead=_shared(cost), facts=facts, group=group, saves=saves)
-    made = graph.arrays[product.gives[0]].bytes
+    written = graph.arrays[product.gives[0]].bytes
     is_gradient = sizes.depth <= FEW_IN_LOOPS and min(sizes.rows, sizes.columns) > sizes.depth
-    if loop is not None and is_gradient and loop.is_free(product.gives[0]) and made >= WEIGHTS_SHARE / 2 * cost.known(HBM):
-        facts = Facts(gradients=made, rows=sizes.depth)
+    if loop is not None and is_gradient and loop.is_free(product.gives[0]) and written >= WEIGHTS_SHARE / 2 * cost.known(HBM):
+        facts = Facts(gradients=written, rows=sizes.depth)
         avoidable = Avoidable(kind=KIND, instead=_shared(cost), cause="written", facts=facts, group=LOOP, saves=Saves.SHARED_LOOP)
         return product.gives[0], avoidable
     return product.gives[0], None

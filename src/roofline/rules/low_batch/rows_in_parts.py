@@ -98,10 +98,10 @@ def _read_again(graph: Graph, parts: list[tuple[Node, int]]) -> Iterator[tuple[i
 
 def _added_up(graph: Graph, total: _Sum) -> Iterator[tuple[int, Avoidable]]:
     products = total.products
-    made, depth = graph.arrays[products[0].gives[0]].bytes, products[0].sizes.depth
-    facts = Facts(gradients=made, rows=depth)
+    written, depth = graph.arrays[products[0].gives[0]].bytes, products[0].sizes.depth
+    facts = Facts(gradients=written, rows=depth)
     for product in products:
-        instead = less_traffic(graph.cost(product), made * (1 - 1 / len(products)))
+        instead = less_traffic(graph.cost(product), written * (1 - 1 / len(products)))
         yield product.kernel, Avoidable(kind=KIND, instead=instead, cause="written", facts=facts, group=LOOP, saves=Saves.SHARED_LOOP)
     for addition in total.additions:
         if graph.only(addition.kernel, (Operator.ADD, *RENAMING)):

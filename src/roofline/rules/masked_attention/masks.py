@@ -64,8 +64,10 @@ def _builders(graph: Graph, mask: int) -> list[int]:
         before = {array for array in maker.takes if graph.arrays[array].shape[-2:] == positions} - arrays
         arrays |= before
         waiting += before
-    made = {array for kernel in kernels for array in graph.written(kernel)}
-    return [kernel for kernel in reversed(kernels) if made and all(_is_for_masks(graph, array, arrays) for array in graph.written(kernel))]
+    results = {array for kernel in kernels for array in graph.written(kernel)}
+    return [
+        kernel for kernel in reversed(kernels) if results and all(_is_for_masks(graph, array, arrays) for array in graph.written(kernel))
+    ]
 
 
 def _is_for_masks(graph: Graph, array: int, masks: set[int]) -> bool:

@@ -16,12 +16,12 @@ def compared_bins(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that write sums of one-hot rows, and the cost of a scatter-add."""
     for kernel in dict.fromkeys(node.kernel for node in graph.of(Operator.REDUCE) if node.kernel != NO_KERNEL):
         for array in graph.written(kernel):
-            hot, made = hot_axes(graph, array), graph.arrays[array]
+            hot, result = hot_axes(graph, array), graph.arrays[array]
             if hot.many == 1 or len(hot.axes) != 1:
                 continue
             (axis,) = hot.axes
-            bins = made.shape[axis]
-            elements = hot.many * made.elements // max(bins, 1)
-            instead = Cost.of({HBM: graph.kernels[kernel].cost.known(HBM) + made.bytes, vector("fp32"): elements})
+            bins = result.shape[axis]
+            elements = hot.many * result.elements // max(bins, 1)
+            instead = Cost.of({HBM: graph.kernels[kernel].cost.known(HBM) + result.bytes, vector("fp32"): elements})
             facts = {"elements": elements, "bins": bins}
             yield kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=BINS)

@@ -119,8 +119,8 @@ def _padded_attention(graph: Graph, attention: Node, paddings: Mapping[int, Padd
 def share_of_arrays(graph: Graph, kernel: int, paddings: Mapping[int, Paddings]) -> float:
     """The share that is data of the arrays that a kernel reads and writes."""
     nodes = graph.inside[kernel]
-    made = {array for node in nodes for array in node.gives}
-    read = {array for node in nodes for array in node.takes} - made
+    results = {array for node in nodes for array in node.gives}
+    read = {array for node in nodes for array in node.takes} - results
     arrays = [*graph.written(kernel), *read]
     filler = sum(graph.arrays[array].bytes * (1 - share_of(paddings[array], _axes(graph, array))) for array in arrays if array in paddings)
     whole = sum(graph.arrays[array].bytes for array in arrays) if filler and graph.kernels[kernel].cost.known(HBM) else 0

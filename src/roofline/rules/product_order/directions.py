@@ -61,14 +61,14 @@ def _directions(graph: Graph) -> Mapping[int, Directions]:
     for node in graph.nodes:
         if not node.gives or not node.takes:
             continue
-        found = _identity(graph, node)
+        directions = _identity(graph, node)
         tracked = [place for place, array in enumerate(node.takes) if array in along]
-        if found is None and node.operator in _ADDING and len(tracked) == len(node.takes):
-            found = along[node.takes[0]] if len({along[array] for array in node.takes}) == 1 else None
-        elif found is None and len(tracked) == 1:
-            found = _followed(axes, node, tracked[0], along[node.takes[tracked[0]]])
-        if found is not None:
-            along[node.gives[0]] = found
+        if directions is None and node.operator in _ADDING and len(tracked) == len(node.takes):
+            directions = along[node.takes[0]] if len({along[array] for array in node.takes}) == 1 else None
+        elif directions is None and len(tracked) == 1:
+            directions = _followed(axes, node, tracked[0], along[node.takes[tracked[0]]])
+        if directions is not None:
+            along[node.gives[0]] = directions
     return along
 
 
@@ -94,8 +94,9 @@ def _followed(axes: OperandAxes, node: Node, place: int, rows: Directions) -> Di
         return replace(rows, start=rows.start + sum(graph.arrays[array].shape[rows.axis] for array in node.takes[:place]))
     if node.operator == Operator.SLICE and isinstance(node.params, Part) and len(source.shape) == len(result.shape):
         start, limit = node.params.starts[rows.axis], node.params.limits[rows.axis]
-        is_all = (start, limit) == (0, source.shape[rows.axis])
-        return rows if is_all else replace(rows, start=0) if (start, limit) == (rows.start, rows.start + rows.count) else None
+        if (start, limit) == (0, source.shape[rows.axis]):
+            return rows
+        return replace(rows, start=0) if (start, limit) == (rows.start, rows.start + rows.count) else None
     if node.operator == Operator.VIEW:
         return _viewed(graph, node, rows)
     if node.operator in ELEMENTWISE and (node.operator not in _LINEAR or not _is_scaled(axes, node, place, rows)):

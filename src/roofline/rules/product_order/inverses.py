@@ -20,12 +20,12 @@ _FACTORED = 1 / 4  # of the 8n³/3 FLOP of an inverse are those of the factors, 
 def inverses(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The inverses, or solves for an identity, whose results are only multiplied by a few columns, and their cost for these columns."""
     for nodes in _inverses(graph):
-        made = graph.arrays[nodes[-1].gives[0]]
+        inverse = graph.arrays[nodes[-1].gives[0]]
         sizes = [_size(graph, node, array) for node, array in graph.uses(nodes[-1].gives[0])]
         known = [size for size in sizes if size is not None]
-        if not known or len(known) < len(sizes) or not made.elements:
+        if not known or len(known) < len(sizes) or not inverse.elements:
             continue
-        share, order = max(known) / made.elements, made.shape[-1]
+        share, order = max(known) / inverse.elements, inverse.shape[-1]
         if share > MOST_COLUMNS:
             continue
         columns = max(round(share * order), 1)

@@ -30,16 +30,16 @@ def costly_orders(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         uses = list(_linear_uses(graph, first, first.gives[0]))
         if not uses or not all(_is_product_of(graph, first, use, array) for use, array in uses):
             continue
-        made = first.sizes
+        sizes = first.sizes
         seconds = [(use, _width(use, array)) for use, array in uses if _is_gradient(first) or not _is_gradient(use)]
-        both = made.multiplications + sum(use.sizes.multiplications for use, _ in seconds)
-        instead = sum(made.batch * made.depth * width * (made.rows + made.columns) for _, width in seconds)
+        both = sizes.multiplications + sum(use.sizes.multiplications for use, _ in seconds)
+        instead = sum(sizes.batch * sizes.depth * width * (sizes.rows + sizes.columns) for _, width in seconds)
         rank = _merged_rank(graph, uses)
         if not 0 < instead <= WORTH * both or (_is_gradient(first) and not rank):  # other gradients follow their forward products
             continue
         group, facts = "", Facts(times=both / instead)
         if rank:
-            group, facts = MERGED, Facts(rows=made.rows, columns=made.columns, rank=rank)
+            group, facts = MERGED, Facts(rows=sizes.rows, columns=sizes.columns, rank=rank)
         for product in (first, *(use for use, _ in seconds)):
             told.add(product.kernel)
             cost = _without(graph, first, product, instead / both, len(seconds))
@@ -70,11 +70,11 @@ def _is_product_of(graph: Graph, first: Node, use: Node, array: int) -> bool:
     """Whether a use multiplies each matrix that the first product makes by something else, summing over its rows or its columns."""
     if use.operator != Operator.DOT or use.takes[0] == use.takes[1] or use.takes[:2].count(array) != 1:
         return False
-    made, shape = first.sizes, graph.arrays[array].shape
+    sizes, shape = first.sizes, graph.arrays[array].shape
     factor = use.sizes.left if use.takes[0] == array else use.sizes.right
     batch, summed, free = (prod(shape[axis] for axis in axes) for axes in (factor.batch, factor.summed, factor.free))
-    is_row_by_row = batch == 1 and (summed, free) == (made.columns, made.batch * made.rows)  # all matrices, one below the other
-    return is_row_by_row or (batch == made.batch and (summed, free) in ((made.columns, made.rows), (made.rows, made.columns)))
+    is_row_by_row = batch == 1 and (summed, free) == (sizes.columns, sizes.batch * sizes.rows)  # all matrices, one below the other
+    return is_row_by_row or (batch == sizes.batch and (summed, free) in ((sizes.columns, sizes.rows), (sizes.rows, sizes.columns)))
 
 
 def _width(use: Node, array: int) -> int:

@@ -67,8 +67,8 @@ def _count(graph: Graph, total: Node) -> int:
 
 def _side(product: Node, axes: frozenset[int]) -> str:
     """Whether axes of a product's result are rows, columns or the batch; empty if they are of two of these."""
-    batch, rows = len(product.sizes.left.batch), len(product.sizes.left.free)
-    sides = {BATCH if axis < batch else "rows" if axis < batch + rows else "columns" for axis in axes}
+    left = [BATCH] * len(product.sizes.left.batch) + ["rows"] * len(product.sizes.left.free)
+    sides = {left[axis] if axis < len(left) else "columns" for axis in axes}
     return sides.pop() if len(sides) == 1 else ""
 
 

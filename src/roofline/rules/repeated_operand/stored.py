@@ -195,8 +195,8 @@ def _is_repeated(graph: Graph, copies: Copies, axis: int) -> bool:
 def _without(graph: Graph, kernel: int, copies: Copies) -> Cost:
     """The cost of a kernel that stores copies if it stored the array once: nothing, if it computes nothing else."""
     least = graph.arrays[copies.array].elements / copies.times
-    made = [node for node in graph.inside[kernel] if any(graph.arrays[array].elements >= least for array in node.gives)]
-    only_moves = all(node.operator in _MOVING for node in made) and len(graph.written(kernel)) <= 1
+    large = [node for node in graph.inside[kernel] if any(graph.arrays[array].elements >= least for array in node.gives)]
+    only_moves = all(node.operator in _MOVING for node in large) and len(graph.written(kernel)) <= 1
     cost = graph.kernels[kernel].cost
     return NOTHING if only_moves else less_traffic(cost, graph.arrays[copies.array].bytes * (1 - 1 / copies.times))
 

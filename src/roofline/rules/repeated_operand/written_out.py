@@ -108,8 +108,8 @@ def _are_alone(graph: Graph, written: Written, kernels: Collection[int]) -> bool
     """Whether kernels run nothing but a matmul that is written out, and nothing else takes what they make of it."""
     total, ids = written.nodes[-1], {id(node) for node in written.nodes}
     before = [node for kernel in kernels for node in graph.inside[kernel] if node.kernel != total.kernel]
-    made = [array for node in (*before, *written.nodes[:-1]) if node is not total for array in node.gives]
-    return all(id(node) in ids for node in before) and not any(_is_taken(graph, array, ids) for array in made)
+    results = [array for node in (*before, *written.nodes[:-1]) if node is not total for array in node.gives]
+    return all(id(node) in ids for node in before) and not any(_is_taken(graph, array, ids) for array in results)
 
 
 def _is_taken(graph: Graph, array: int, ids: Collection[int]) -> bool:

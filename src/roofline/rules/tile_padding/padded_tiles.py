@@ -26,8 +26,8 @@ def padded_tiles(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         cost = graph.kernels[kernel].cost
         if not cost.known(HBM):
             continue
-        made = {array for node in nodes for array in node.gives}
-        read = dict.fromkeys(array for node in nodes for array in node.takes if array not in made)
+        results = {array for node in nodes for array in node.gives}
+        read = dict.fromkeys(array for node in nodes for array in node.takes if array not in results)
         arrays = [graph.arrays[number] for number in (*graph.written(kernel), *read) if not graph.arrays[number].space]
         whole = sum(map(_stored_bytes, arrays))
         share = sum(_stored_bytes(array) - array.bytes for array in arrays) / whole if whole else 0.0

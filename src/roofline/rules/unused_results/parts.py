@@ -143,6 +143,6 @@ def _scattered(graph: Graph) -> Iterator[tuple[Node, Node]]:
 
 def _are_lines(graph: Graph, scatter: Node, side: int, factor: Factor) -> bool:
     """Whether whole rows or columns of a factor are scattered, not single elements at any place."""
-    chosen = {scatter.params} if isinstance(scatter.params, int) else {*scatter.params.axes} if isinstance(scatter.params, Rows) else set()
+    chosen = {*scatter.params.axes} if isinstance(scatter.params, Rows) else {scatter.params}
     lines = (graph.source_axes(side, (*factor.batch, *axes)) for axes in (factor.free, factor.summed))
     return bool(chosen) and any(chosen <= axes for axes in lines)

@@ -110,8 +110,10 @@ def _whole_rows(graph: Graph, sort: Node) -> _Rows | None:
                 continue
             if user.operator in _OTHER_ROWS or len(results) != len(user.gives):
                 return None
-            if user.operator in (Operator.SCAN, Operator.WINDOW) or array in sums:
-                (choices if user.operator == Operator.COMPARE else sums).update(results)
+            if array in sums and user.operator == Operator.COMPARE:
+                choices.update(results)
+            elif array in sums or user.operator in (Operator.SCAN, Operator.WINDOW):
+                sums.update(results)
             elif array in choices:
                 rows.is_masked |= user.operator not in _SAME_PLACE
                 choices.update(results if user.operator in _SAME_PLACE else ())
@@ -179,8 +181,8 @@ def _taken(graph: Graph, array: int, axis: int) -> int:
     for user in graph.users.get(array, ()):
         after = _after(graph, user, axis)
         if user.operator in (Operator.SLICE, Operator.GATHER) and user.takes[0] == array:
-            each = max(graph.arrays[user.gives[0]].elements * row // max(prod(shape), 1), 1)
-            taken += row if user.operator == Operator.SLICE and each > NEIGHBOURS else each
+            elements = max(graph.arrays[user.gives[0]].elements * row // max(prod(shape), 1), 1)
+            taken += row if user.operator == Operator.SLICE and elements > NEIGHBOURS else elements
         else:
             taken += row if after is None else _taken(graph, user.gives[0], after)
     return min(taken, row)

@@ -43,11 +43,11 @@ def _states(graph: Graph, removed: set[int]) -> set[int]:
         bits |= {carried: bits.get(initial, 0) for carried, initial in zip(region.carried, region.initial, strict=True)}
     for node in graph.nodes:
         taken = [*node.takes, *(loops[node.gives].handed_on if node.operator == Operator.LOOP and node.gives in loops else ())]
-        found = gradient if node.phase == Phase.BACKWARD else 0
+        reaches = gradient if node.phase == Phase.BACKWARD else 0
         for array in taken:
-            found |= 0 if array in removed else bits.get(array, 0)
+            reaches |= 0 if array in removed else bits.get(array, 0)
         for array in node.gives:
-            bits[array] = bits.get(array, 0) | found
+            bits[array] = bits.get(array, 0) | reaches
     reaching: dict[int, list[int]] = {}
     for place, _ in enumerate(arguments):
         reaching[place] = [result for result in graph.results if bits.get(result, 0) >> place & 1]

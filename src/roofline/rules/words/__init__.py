@@ -43,8 +43,8 @@ class FactWriter(Formatter):
         if format_spec in UNITS:
             return show(value, format_spec)
         if "|" in format_spec:
-            one, several = format_spec.split("|")
-            return one if value == 1 else several
+            singular, several = format_spec.split("|")
+            return singular if value == 1 else several
         if format_spec == "if":
             return ""
         if format_spec == "%":
@@ -104,10 +104,10 @@ class Words(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def levers_for(self, cases: Iterable[str], facts: Mapping[str, Any]) -> tuple[str, ...]:
         """The levers for some cases, in order; an empty case stands for the ``levers`` themselves, which also do if no case has any."""
-        found, cases = list[str](), tuple(cases)
+        levers, cases = list[str](), tuple(cases)
         for case in cases:
-            found += [_WRITER.vformat(lever, (), facts) for lever in self.cases.get(case, ())] if case else self.levers
-        return tuple(found) or (self.levers if cases else ())
+            levers += [_WRITER.vformat(lever, (), facts) for lever in self.cases.get(case, ())] if case else self.levers
+        return tuple(levers) or (self.levers if cases else ())
 
 
 class Replaced(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

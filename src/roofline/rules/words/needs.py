@@ -45,13 +45,16 @@ def needs() -> Mapping[str, Need]:
 
 def missing(need: str, graphs: Iterable[Graph]) -> Missing:
     """What the attention of these programs lacks for levers with a need; what is not known is not missing."""
-    scores = [(graph, one.first) for graph in graphs for one in graph.fact(attention_scores)]
-    found = [(graph.arrays[product.takes[0]].dtype, float(product.sizes.depth)) for graph, product in scores]
-    if not need or not found:
+    scores = [(graph, attention.first) for graph in graphs for attention in graph.fact(attention_scores)]
+    factors = [(graph.arrays[product.takes[0]].dtype, float(product.sizes.depth)) for graph, product in scores]
+    if not need or not factors:
         return Missing()
-    one = needs()[need]
-    is_wide = 2 * sum(number is not None and number.bits > one.bits for number, _ in found) > len(found)
-    size = max(size for _, size in found)
-    words = [one.first] if is_wide else []
-    words += [one.smaller] if size > one.most else [one.padded] if size % one.multiple else []
-    return Missing(tuple(words), one.change if is_wide else "")
+    asked = needs()[need]
+    is_wide = 2 * sum(number is not None and number.bits > asked.bits for number, _ in factors) > len(factors)
+    size = max(size for _, size in factors)
+    words = [asked.first] if is_wide else []
+    if size > asked.most:
+        words.append(asked.smaller)
+    elif size % asked.multiple:
+        words.append(asked.padded)
+    return Missing(tuple(words), asked.change if is_wide else "")
