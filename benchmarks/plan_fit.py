@@ -66,7 +66,7 @@ class Row:
         data = max(1, self.chips.devices // (tensor * pipeline * context))
         sharded = cells["zero3"] == "True"
         fsdp = (data // slices if self.chips.is_tpu else min(data, whole("fsdp") or data)) if sharded else 1
-        microbatch = float(cells["mbs"])
+        microbatch = min(float(cells["mbs"]), float(cells["gbs"]) / data)
         if self.chips.is_tpu and context > 1:
             microbatch = float(cells["gbs"]) / data
         mesh = Mesh(

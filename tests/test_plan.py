@@ -66,6 +66,9 @@ def test_axes_that_are_given_are_never_dropped() -> None:
     ):
         with pytest.raises(UsageError, match=message):
             rl.plan("llama3-8b", "h100", 64, batch=256, mesh=mesh, microbatch=3 if "cp" in mesh else 1)
+    fewer = rl.plan("llama3-8b", "h100", 64, batch=128, mesh="tp=1 pp=1 cp=1 fsdp=64 data=1", microbatch=3).best
+    assert fewer.microbatch == 2
+    assert fewer.assumed[-1].startswith("microbatches of 2: a rank has no more sequences")
     virtual = rl.plan("llama3-8b", "h100", 64, batch=256, mesh="vp = 4", microbatch=1)
     assert all(plan.mesh["vp"] == 4 and plan.mesh["pp"] > 1 for plan in virtual.plans)
     assert {plan.mesh["data"] for plan in rl.plan("llama3-8b", "h100", 64, batch=256, mesh="fsdp=rest").plans} == {1}

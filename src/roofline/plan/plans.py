@@ -175,6 +175,10 @@ def mesh_kind(mesh: dict[str, int], tpu: bool) -> str:
     return f"{'tpu' if tpu else 'gpu'} {axes}"
 
 
+def _fewer(run: Run) -> str:
+    return f"microbatches of {run.microbatch:g}: a rank has no more sequences of the batch"
+
+
 def as_plan(question: Question, run: Run, step: Step, anchor: Anchor | None = None) -> Plan:
     """A run and its step as a plan, corrected by an anchor."""
     factor = anchor.factor if anchor else 1.0
@@ -207,5 +211,5 @@ def as_plan(question: Question, run: Run, step: Step, anchor: Anchor | None = No
         bubble_s=factor * step.bubble_s,
         parts={part: factor * seconds for part, seconds in step.parts.items()},
         unfamiliar=not familiar,
-        assumed=question.assumed,
+        assumed=question.assumed if run.microbatch in question.microbatches else (*question.assumed, _fewer(run)),
     )

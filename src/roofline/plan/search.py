@@ -95,7 +95,8 @@ def _fixed(question: Question) -> Iterator[Run]:
     """The runs of a mesh that is given whole."""
     mesh = complete(question.mesh, question.chips.devices)
     _check(question, mesh)
-    given = [size for size in question.microbatches if question.batch % (size * mesh.replicas) == 0]
+    share = question.batch / mesh.replicas  # a rank has no more sequences than these
+    given = [size for size in dict.fromkeys(min(size, share) for size in question.microbatches) if share >= 1 and share % size == 0]
     if not given:
         sizes = ", ".join(f"{size:g}" for size in question.microbatches)
         raise UsageError(f"--batch {question.batch}: not whole microbatches of {sizes} on each of {mesh.replicas} ranks")
