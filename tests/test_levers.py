@@ -65,6 +65,13 @@ def jax_programs() -> dict[str, Run]:
         return v * v
 
     square.defvjp(lambda v: (v * v, v), lambda v, g: (2 * v * g,))
+    a, b, v = (jax.random.normal(key, shape) for shape in ((4, 3), (2, 5), (15, 7)))
+
+    def by_factors() -> Any:
+        result = jnp.einsum("ij,kl,jln->ikn", a, b, v.reshape(a.shape[1], b.shape[1], -1)).reshape(-1, v.shape[-1])
+        assert jnp.allclose(result, jnp.kron(a, b) @ v, atol=1e-5)
+        return result
+
     return {
         "jax.checkpoint": lambda: jax.grad(jax.checkpoint(lambda v: (v @ w).sum()))(x),
         "jax.custom_vjp": lambda: jax.grad(lambda v: square(v).sum())(x),
@@ -99,6 +106,7 @@ def jax_programs() -> dict[str, Run]:
         "jnp.arange": lambda: jnp.arange(4),
         "jnp.argsort": lambda: jnp.argsort(x),
         "jnp.bincount": lambda: jnp.bincount(jnp.arange(4), length=8),
+        "jnp.concatenate": lambda: jnp.concatenate([w, w], 1),
         "jnp.cumsum": lambda: jnp.cumsum(x, 0),
         "jnp.dot": lambda: jnp.dot(x, w),
         "jnp.einsum": lambda: jnp.einsum("ij,jk->ik", x, w),
@@ -106,15 +114,18 @@ def jax_programs() -> dict[str, Run]:
         "jnp.fft.irfft": lambda: jnp.fft.irfft(jnp.fft.rfft(x, 16), 16),
         "jnp.fft.rfft": lambda: jnp.fft.rfft(x, 16),
         "jnp.isfinite": lambda: jnp.isfinite(x),
+        "jnp.kron": by_factors,
         "jnp.linalg.cholesky": lambda: jnp.linalg.cholesky(spd),
         "jnp.linalg.inv": lambda: jnp.linalg.inv(spd),
         "jnp.linalg.multi_dot": lambda: jnp.linalg.multi_dot([x, w, w]),
         "jnp.linalg.solve": lambda: jnp.linalg.solve(spd, w),
         "jnp.nonzero": lambda: jnp.nonzero(x, size=4),
+        "jnp.outer": lambda: jnp.outer(x[0], x[1]) @ w,
         "jnp.pad": lambda: jnp.pad(x, ((0, 0), (0, 8))),
         "jnp.quantile": lambda: jnp.quantile(x, 0.5),
         "jnp.repeat": lambda: jnp.repeat(x, 2, 0),
         "jnp.roll": lambda: jnp.roll(x, 1),
+        "jnp.stack": lambda: jnp.stack([w, w]),
         "jnp.take": lambda: jnp.take(w, jnp.arange(4), 0),
         "jnp.where": lambda: jnp.where(x > 0, x, 0),
         "jnp.zeros": lambda: jnp.zeros(4, jnp.bfloat16),
@@ -137,6 +148,12 @@ def torch_programs() -> dict[str, Run]:
         with torch.inference_mode():
             return x @ w
 
+    def by_factors() -> Any:
+        a, b, v = torch.randn(4, 3), torch.randn(2, 5), torch.randn(15, 7)
+        result = torch.einsum("ij,kl,jln->ikn", a, b, v.view(a.shape[1], b.shape[1], -1)).reshape(-1, v.shape[-1])
+        assert torch.allclose(result, torch.kron(a, b) @ v, atol=1e-5)
+        return result
+
     stacked = [nn.Linear(4, 4) for _ in range(2)]
     return {
         "F.conv2d": lambda: F.conv2d(torch.ones(1, 4, 8, 8), torch.ones(4, 1, 3, 3), groups=4),
@@ -151,6 +168,7 @@ def torch_programs() -> dict[str, Run]:
         "nn.GRUCell": lambda: nn.GRUCell(16, 4)(x),
         "nn.LSTM": lambda: nn.LSTM(16, 4)(x),
         "nn.LSTMCell": lambda: nn.LSTMCell(16, 4)(x),
+        "nn.Parameter": lambda: nn.Parameter(torch.stack([w, w])),
         "nn.MultiheadAttention": lambda: nn.MultiheadAttention(16, 2)(x, x, x, need_weights=False),
         "torch.autocast": autocast,
         "torch.bmm": lambda: torch.bmm(x[None], w[None]),
@@ -165,10 +183,12 @@ def torch_programs() -> dict[str, Run]:
         "torch.func.stack_module_state": lambda: torch.func.stack_module_state(stacked),
         "torch.func.vmap": lambda: torch.func.vmap(lambda v: v @ w)(x),
         "torch.inference_mode": inference,
+        "torch.kron": by_factors,
         "torch.linalg.cholesky": lambda: torch.linalg.cholesky(spd),
         "torch.linalg.inv": lambda: torch.linalg.inv(spd),
         "torch.linalg.multi_dot": lambda: torch.linalg.multi_dot([x, w, w]),
         "torch.linalg.solve": lambda: torch.linalg.solve(spd, w),
+        "torch.outer": lambda: torch.outer(x[0], x[1]) @ w,
         "torch.randn": lambda: torch.randn(4),
         "torch.repeat_interleave": lambda: torch.repeat_interleave(x, torch.full((8,), 2), 0, output_size=16),
         "torch.searchsorted": lambda: torch.searchsorted(torch.arange(8), ids),

@@ -42,6 +42,7 @@ WRITTEN, PAIRS = (OPERAND, ""), (OPERAND, "pairs")
 LAYOUT = ("layout-copies", "")
 PADDED, ODD, TINY = ("padding", ""), ("odd-sizes", ""), ("odd-sizes", "tiny")
 TWICE, AGAIN, EXPERTS = ("duplicated-work", ""), ("recomputation", ""), ("dense-experts", "8")
+JOINED, FACTORED = ("layout-copies", "joined"), ("product-order", "factored")
 FULL_TABLE = ("dense-gradient", "")
 FULL, COMPLEX = ("wide-format", "full fp32"), ("wide-format", "complex")
 TOLD = {
@@ -69,6 +70,15 @@ TOLD = {
     "scores_by_distance": {SCORES: 4},
     "masked_causally": {BUILT: 3, LAYOUT: 3},  # the comparison, attention and its gradient, which are copied to the order of the arguments
     "masked_by_keys": {("masked-attention", "keys"): 1},
+    "kronecker": {FACTORED: 2},  # what writes it out, and the product
+    "outer_product": {FACTORED: 2},
+    "separable_filter": {FACTORED: 1, ("layout-copies", "depthwise"): 1},
+    "weights_stacked": {JOINED: 1},
+    "weights_joined": {JOINED: 1},
+    "condition_of_each_token": {REPEATED: 1},
+    "prompts_repeated": {REPEATED: 1},
+    "images_repeated": {REPEATED: 3},  # the copy, the convolution and the function of its result
+    "every_sixteenth": {("unused-results", "condition"): 3},  # the product, the function and the sum
     "summed_rows": {ORDER: 2},
     "summed_rows_scaled": {ORDER: 4},  # and the scaling and the cast in between
     "summed_rows_trained": {ORDER: 4},  # and the gradients of both operands
@@ -166,6 +176,10 @@ KINDS = {kind for reasons in TOLD.values() for kind, _ in reasons}
 # What a trace of the same program is told instead: it does not say which of two arrays of equal size an operator reads, nor what the caller
 # uses, and zeros are made by another operator there.
 BY_SIZE = {
+    "weights_joined_and_returned": {JOINED: 1},
+    "kronecker": {},  # it does not tell that a view joins axes
+    "images_repeated": {},
+    "every_sixteenth": {},
     "repeated_columns": {},  # the copy of an expanded tensor is matched to no maker
     "last_of_many_rows": {},
     "rows_used": {},  # the rows are next to each other, and columns an operand like any other

@@ -20,7 +20,7 @@ from roofline.rules import RULES
 from roofline.rules.unfused_chain.kernels import unfused_kernels
 from roofline.sources.torch_trace import rows
 from roofline.sources.torch_trace.recording import read_part
-from test_rules import BY_SIZE, KINDS, TOLD
+from test_rules import BY_SIZE, KINDS, REPEATED, TOLD
 from test_torch_findings import LISTS
 from torch_writer import TorchTrace
 
@@ -56,6 +56,8 @@ ON_CPU = {
     "few_classes": {ROWS: 4},
     "one_hot_scattered": {},
     "rows_used": {},
+    "images_repeated": {REPEATED: 2},  # nothing takes the activation
+    "every_sixteenth": {},  # the divisor is a tensor there
     "table_trained": {},  # the gradient of the table is made by operators inside another
     "table_trained_by_half": {},
     "small_table_trained": {},

@@ -28,7 +28,11 @@ def with_evidence(recording: Recording) -> Recording:
 
 
 class _Evidence:
-    """What rules say of each op of a program. A later rule adds nothing to an op of which an earlier one says the same."""
+    """What rules say of each op of a program.
+
+    A later rule adds nothing to an op of which an earlier one says the same, but replaces one of another kind that is about fewer of the
+    op's executions.
+    """
 
     def __init__(self, program: ProgramGraph, ops: list[Op], failures: RuleFailures) -> None:
         self._program, self._ops, self._failures = program, ops, failures
@@ -74,8 +78,9 @@ class _Evidence:
 
     def _say(self, place: int, rule: Rule | None, avoidable: Avoidable) -> None:
         reasons = self._reasons.setdefault(place, [])
-        if not any(_excludes(before, avoidable, is_same_rule=rule is by) for by, before in reasons):
-            reasons.append((rule, avoidable))
+        same = [reason for reason in reasons if _excludes(reason[1], avoidable, is_same_rule=rule is reason[0])]
+        if all(before.share < avoidable.share and before.kind != avoidable.kind for _, before in same):
+            self._reasons[place] = [*(reason for reason in reasons if reason not in same), (rule, avoidable)]
 
 
 def _mean(costs: Sequence[Cost]) -> Cost:

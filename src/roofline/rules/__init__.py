@@ -17,6 +17,7 @@ from .gathered_arrays.values import gathered_values
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.channels import channels_first
 from .layout_copies.gathered_blocks import gathered_blocks
+from .layout_copies.joined_arguments import joined_arguments
 from .layout_copies.norms import undone_copies
 from .layout_copies.offloaded_stacks import offloaded_stacks
 from .layout_copies.reordered import reordered_elements
@@ -45,6 +46,7 @@ from .padding.padded_arrays import padded_arrays
 from .padding.rooms import room_for_groups
 from .partial_products.summed import partial_products
 from .product_order.directions import forward_derivatives
+from .product_order.factored import factored_products
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
 from .product_order.summed import summed_products
@@ -90,6 +92,7 @@ RULES: tuple[Rule, ...] = (
     compared_bins,
     dense_experts,
     costly_orders,
+    factored_products,
     forward_derivatives,
     inverses,
     summed_products,
@@ -140,6 +143,7 @@ RULES: tuple[Rule, ...] = (
     padded_arrays,
     equal_values,
     stacked_arguments,
+    joined_arguments,
     unused_parts,
     unused_in_loops,
     diagonals_of_products,

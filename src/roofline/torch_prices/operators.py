@@ -40,6 +40,7 @@ CONVOLUTIONS = frozenset(f"aten::{name}" for name in _CONVOLVED)
 _OF_SELECT = 3  # a predicate and two tensors
 _FILLED = {"zero": 0, "ones": 1}
 ROLL = "aten::roll"
+_STACKS = frozenset(("aten::stack", "aten::_stack"))
 _MASKED = frozenset(f"aten::{name}" for name in ("index_put", "index_put_", "_index_put_impl_"))  # x[mask] = y
 # Gradients of embedding tables, and the place of the argument that is the number of rows, after the gradient of the result and the indices.
 TABLE_GRADIENTS = {"aten::embedding_dense_backward": 2, "aten::_embedding_bag_dense_backward": 5}
@@ -61,7 +62,7 @@ _MEAN, _TRAINS = 3, 5  # the places of the arguments of a batch norm with the st
 # Norms of the last axes and their gradients, and the place of the argument with the sizes of these axes.
 _SLICE_NORMS = {"native_layer_norm": 1, "_fused_rms_norm": 1, "native_layer_norm_backward": 2, "_fused_rms_norm_backward": 2}
 _NAMES = {
-    Operator.GATHER: "index index_select gather",
+    Operator.GATHER: "index index_select gather embedding",
     Operator.SCATTER: "scatter scatter_",
     Operator.SCATTER_ADD: "index_add index_add_ scatter_add scatter_add_",
     Operator.CONCATENATE: "cat",
@@ -76,6 +77,7 @@ _NAMES = {
     Operator.SUBTRACT: "sub sub_",
     Operator.MULTIPLY: "mul mul_",
     Operator.DIVIDE: "div div_",
+    Operator.REMAINDER: "remainder remainder_ fmod fmod_",
     Operator.NEGATE: "neg neg_",
     Operator.EXPONENTIAL: "exp exp_",
     Operator.FILL: "zeros zeros_like new_zeros ones ones_like new_ones full full_like new_full fill fill_ zero_ scalar_tensor",
@@ -122,7 +124,8 @@ class Meaning(Struct, frozen=True):
 
     The result of a product with a bias is changed by the operator ``then``, in the same kernel. A selection between a tensor and a number
     has that as its parameter. Of its first tensor a call may read a diagonal alone, copy it several times along each axis of the result,
-    or join both parts of it in the other order, the first of which has so many elements along an axis. Of lists of ``list_length``
+    or join both parts of it in the other order, the first of which has so many elements along an axis. What is stacked gets that axis
+    first. Of lists of ``list_length``
     tensors it computes with those at each place by themselves.
     """
 
@@ -133,6 +136,7 @@ class Meaning(Struct, frozen=True):
     is_of_diagonal: bool = False
     repeats: tuple[int, ...] = ()
     turned_at: int = 0
+    is_stack: bool = False
     list_length: int = 0
 
 
@@ -160,6 +164,8 @@ def append(graph: Graph, means: Meaning, takes: tuple[int, ...], gives: tuple[in
         return
     if means.turned_at and isinstance(means.params, int):
         takes = _parts(graph, takes[0], means.params, means.turned_at, node)
+    if means.is_stack and isinstance(means.params, int):
+        takes = tuple(_with_axis(graph, array, means.params, node) for array in takes)
     if means.operator == Operator.REDUCE and gives and (reduced := _reduced(graph, means, takes[0], gives[0])) is not None:
         first = graph.array(reduced)
         graph.append(replace(node, operator=means.operator, takes=takes, gives=(first, *gives[1:]), params=means.params), function)
@@ -204,6 +210,15 @@ def _parts(graph: Graph, source: int, axis: int, end: int, node: Node) -> tuple[
             Node(Operator.SLICE, (source,), (parts[-1],), Part(tuple(starts), tuple(limits), (1,) * len(shape)), phase=node.phase), ""
         )
     return parts[0], parts[1]
+
+
+def _with_axis(graph: Graph, source: int, axis: int, node: Node) -> int:
+    """A view of an array with one more axis, of one element."""
+    before = graph.arrays[source]
+    strides = None if before.strides is None else (*before.strides[:axis], 1, *before.strides[axis:])
+    view = graph.array(Array((*before.shape[:axis], 1, *before.shape[axis:]), before.dtype, strides, sure=before.sure))
+    graph.append(Node(Operator.VIEW, (source,), (view,), phase=node.phase), "")
+    return view
 
 
 def _scattered(graph: Graph, takes: tuple[int, ...], given: int, node: Node) -> tuple[int, ...]:
@@ -265,6 +280,9 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return _of_diagonals(name, args, tensors[0])
     if name == ROLL and tensors:
         return _rolled(args, tensors[0])
+    if name in _STACKS and tensors:
+        axis = args[1] if len(args) > 1 and isinstance(args[1], int) else 0
+        return Meaning(Operator.CONCATENATE, everything, axis % (len(tensors[0].shape) + 1), is_stack=True)
     if name == "aten::repeat" and (repeats := _repeats(args, tensors)):
         return Meaning(Operator.COPY, (0,), repeats=repeats)
     operator = _OPERATORS.get(name, Operator.OTHER if name in _OF_ROWS else _BY_CATEGORY.get(category, Operator.OTHER))
@@ -290,7 +308,7 @@ def meaning(name: str, args: Sequence[Any], category: str) -> Meaning:
         return Meaning(operator if len(tensors) > 1 else Operator.OTHER, everything, _axis(name, args))
     if operator == Operator.SCATTER_ADD:
         return _sums(name, args, everything)
-    if operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE) and len(tensors) == 1:
+    if operator in (Operator.EQUAL, Operator.DIFFERENT, Operator.COMPARE, Operator.REMAINDER) and len(tensors) == 1:
         return Meaning(operator, everything, _number(args, 1))
     if operator == Operator.SELECT and len(tensors) < _OF_SELECT:
         are_first = len(tensors) == _OF_SELECT - 1 and all(isinstance(arg, Tensor) for arg in args[:2])
@@ -483,6 +501,8 @@ def _gather(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meanin
     everything = tuple(range(len(tensors)))
     if name == "aten::index_select":
         return Meaning(Operator.GATHER, everything, _axis(name, args))
+    if name == "aten::embedding":
+        return Meaning(Operator.GATHER, everything, 0)
     if name == "aten::gather":  # single elements, whose other positions are those of the indices
         rank = len(next(iter(tensors), Tensor(())).shape)
         return Meaning(Operator.GATHER, everything, Rows((1,) * rank, tuple(range(rank))))

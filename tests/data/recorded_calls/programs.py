@@ -41,6 +41,11 @@ def _dropped(torch: Any, x: Any) -> Any:
     return torch.nn.functional.dropout(x, 0.1, training=True)
 
 
+def _every_sixteenth(torch: Any, x: Any, w: Any, step: Any) -> Any:
+    """A loss with a term that a select leaves out of most steps."""
+    return torch.where(step % 16 == 0, torch.tanh(x @ w).sum(), torch.zeros((), dtype=x.dtype, device=x.device)) + x.sum()
+
+
 def _checkpointed(torch: Any, x: Any, up: Any, down: Any) -> Any:
     from torch.utils.checkpoint import checkpoint
 
@@ -631,4 +636,31 @@ PROGRAMS: Mapping[str, Program] = {
     "layer_in_fp32": Program(lambda t, x, w: t.relu(x @ w), _of(2048, 1024, number=FP32), _of(1024, 1024, number=FP32)),
     "routed_in_fp32": Program(_routed, _of(2048, 1024), _of(1024, 1024), _of(1024, 16, number=FP32)),
     "normal_equations": Program(_normal_equations, _of(16, 256, 64, number=FP32)),
+    # Weights that are joined in every call.
+    "weights_stacked": Program(lambda t, x, e, *w: t.bmm(x @ e, t.stack(w)), _of(2, 64, 1024), _of(1024, 1024), *2 * [_of(1024, 1024)]),
+    "weights_joined": Program(lambda t, x, e, *w: (x @ e) @ t.cat(w, 1), _of(64, 1024), _of(1024, 1024), *3 * [_of(1024, 512)]),
+    "weights_joined_and_returned": Program(
+        lambda t, x, e, *w: ((x @ e) @ (a := t.cat(w)), a), _of(64, 512), _of(512, 1024), *2 * [_of(512, 512)]
+    ),
+    "rows_joined": Program(lambda t, x, y, w: t.cat([x, y]) @ w, _of(2048, 512), _of(2048, 512), _of(512, 512)),
+    # Matrices that are written out from two small arrays.
+    "kronecker": Program(lambda t, a, b, x: t.kron(a, b) @ x, _of(32, 32), _of(32, 32), _of(1024, 512)),
+    "outer_product": Program(lambda t, u, v, x: t.outer(u, v) @ x, _of(1024), _of(2048), _of(2048, 256)),
+    "scaled_rows": Program(lambda t, u, w, x: (u[:, None] * w) @ x, _of(1024), _of(1024, 2048), _of(2048, 256)),
+    "separable_filter": Program(
+        lambda t, x, g: t.nn.functional.conv2d(x, (g[:, None] * g).expand(32, 1, 25, 25).contiguous(), groups=32),
+        _of(8, 32, 256, 256),
+        _of(25),
+    ),
+    # Work for one that is done for all, and work of every n-th step.
+    "condition_of_each_token": Program(
+        lambda t, c, w: t.nn.functional.linear(c[:, None].expand(-1, 512, -1), w), _of(16, 1024), _of(1024, 1024)
+    ),
+    "prompts_repeated": Program(
+        lambda t, ids, e, w: t.nn.functional.embedding(ids.repeat_interleave(8, 0), e) @ w, _ids(4, 256), _of(3000, 1024), _of(1024, 1024)
+    ),
+    "images_repeated": Program(
+        lambda t, x, w: t.relu(t.nn.functional.conv2d(x.repeat_interleave(8, 0), w)), _of(4, 64, 64, 64), _of(128, 64, 3, 3)
+    ),
+    "every_sixteenth": Program(_every_sixteenth, _of(2048, 1024), _of(1024, 1024), ((), INT64)),
 }

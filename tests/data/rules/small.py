@@ -1076,6 +1076,40 @@ def widened_by_a_scale(x, scale, *weights):
     return silu_layers(jnp.tanh(x) * scale, *weights)
 
 
+@program(of(16, 4096), of(4096, 4096), of(4096, 4096), of(4096, 1024), of(4096, 1024))
+def weights_joined_in_each_call(x, embed, *projections):
+    return jnp.tanh(x @ embed) @ jnp.concatenate(projections, 1)
+
+
+@program(of(512, 1024), of(1024, 4096), of(512, 1024))
+def rows_joined(x, w, y):
+    return jnp.concatenate([x, y]) @ w
+
+
+@program(of(4, 64, 64, 64), of(3, 3, 64, 128), of(3, 3, 128, 128))
+def images_repeated_for_convolutions(x, *kernels):
+    x = lax.optimization_barrier(jnp.repeat(x, 8, 0))
+    for kernel in kernels:
+        x = jax.nn.relu(lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")))
+    return x.mean((1, 2))
+
+
+@program(of(64, 64), of(64, 64), of(4096, 256), name="kronecker_in_a_loop", written_out=jnp.kron)
+@program(of(64, 64), of(4096, 4096), of(4096, 256), name="scaled_in_a_loop", written_out=lambda a, b: a.reshape(-1, 1) * b)
+def multiplied_again_and_again(a, b, x, *, written_out):
+    matrix = written_out(a, b)
+    return lax.fori_loop(0, 10, lambda _, x: jnp.tanh(matrix @ x), x)
+
+
+@program(wide(4096, 4096))
+def edges_repeated_around_an_array(u):
+    def smoothed(_, u):
+        p = jnp.pad(u, 1, mode="edge")
+        return u + 0.1 * (p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4 * u)
+
+    return lax.fori_loop(0, 8, smoothed, u)
+
+
 def lowered(name: str) -> str:
     """The text of a program, without the folders of this machine."""
     function, *args = PROGRAMS[name]

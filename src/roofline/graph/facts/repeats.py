@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..graph import Graph, Node, Phase
 from ..node_axes import ELEMENTWISE
-from ..operators import ROW_BY_ROW, SOFTMAXES, SPREADING, Array, Operator, Sizes
+from ..operators import ROW_BY_ROW, SOFTMAXES, SPREADING, Array, Operator, Sizes, Windows
 from .operand_axes import OperandAxes
 
 TWICE = 2  # rows that are gathered for each row of a table
@@ -62,6 +62,17 @@ def repeated_axes(graph: Graph) -> dict[int, tuple[Repeat, ...]]:
     return repeats
 
 
+def image_axis(graph: Graph, convolution: Node) -> int | None:
+    """The axis of the operand and the result of a convolution that its images are along; ``None`` if it might be that of channels."""
+    windows, shapes = convolution.params, [graph.arrays[array].shape for array in (convolution.takes[0], convolution.gives[0])]
+    if not isinstance(windows, Windows) or len(shapes[0]) != len(shapes[1]):
+        return None
+    others = [axis for axis in range(len(shapes[0])) if axis not in windows.positions]
+    of_channels = [axis for axis in others if all(shape[axis] % size == 0 for shape, size in zip(shapes, windows.channels, strict=True))]
+    images = [axis for axis in others if shapes[0][axis] == shapes[1][axis] and of_channels != [axis]]
+    return images[0] if len(images) == 1 and (len(of_channels) == 1 or images[0] not in of_channels) else None
+
+
 def share_along(repeats: Sequence[Repeat], axes: Sequence[int]) -> float:
     """The share of rows that are different along some axes."""
     return prod(repeat.share for repeat in repeats if repeat.axis in axes)
@@ -70,12 +81,15 @@ def share_along(repeats: Sequence[Repeat], axes: Sequence[int]) -> float:
 def _made(axes: OperandAxes, node: Node, repeats: Repeats) -> tuple[Repeat, ...]:
     if node.operator == Operator.GATHER:
         return _gathered(axes.graph, node, repeats)
-    if node.operator == Operator.VIEW:
+    if node.operator == Operator.VIEW or (node.operator == Operator.SLICE and _is_strided(axes.graph, node)):
         return _viewed(axes.graph, node, repeats)
     if node.operator == Operator.ATTENTION:
         return _attended(axes.graph, node, repeats)
     if (node.operator in ELEMENTWISE and len(node.takes) > 1) or node.operator == Operator.CONCATENATE:
         return _together(axes, node, repeats)
+    if node.operator == Operator.CONVOLUTION:
+        images = image_axis(axes.graph, node)
+        return tuple(repeat for repeat in repeats.get(node.takes[0], ()) if repeat.axis == images)
     if node.operator == Operator.DOT:
         is_plain = isinstance(node.params, Sizes) and not node.params.groups
         left, right = [_moved(axes, node, place, repeats) for place in (0, 1)] if is_plain else ((), ())
@@ -100,20 +114,32 @@ def _moved(axes: OperandAxes, node: Node, place: int, repeats: Repeats) -> tuple
 def _viewed(graph: Graph, view: Node, repeats: Repeats) -> tuple[Repeat, ...]:
     """The repeats of the same elements under other axes; an axis that holds a part of a period loses them."""
     before, after = graph.arrays[view.takes[0]], graph.arrays[view.gives[0]]
+    if view.operator == Operator.SLICE:
+        return _along(before, after, repeats.get(view.takes[0], ()), before.strides or (), after.strides or ())
     return _renamed(before, after, repeats.get(view.takes[0], ()), in_memory=view.params != ROW_BY_ROW)
+
+
+def _is_strided(graph: Graph, cut: Node) -> bool:
+    """Whether a part of an array has other axes, which its strides tell."""
+    before, after = graph.arrays[cut.takes[0]], graph.arrays[cut.gives[0]]
+    return len(before.shape) != len(after.shape) and before.strides is not None and after.strides is not None
 
 
 def _renamed(before: Array, after: Array, repeats: Sequence[Repeat], *, in_memory: bool) -> tuple[Repeat, ...]:
     if before.elements != after.elements or not after.elements:
         return ()
-    ours, theirs = (array.distances(in_memory=in_memory) for array in (before, after))
+    return _along(before, after, repeats, *(array.distances(in_memory=in_memory) for array in (before, after)))
+
+
+def _along(before: Array, after: Array, repeats: Sequence[Repeat], ours: Sequence[int], theirs: Sequence[int]) -> tuple[Repeat, ...]:
+    """The repeats along the axes of other names, by the distances in memory of neighbours along each axis."""
     renamed = []
     for repeat in repeats:
         size = before.shape[repeat.axis]
         step = ours[repeat.axis] * repeat.apart
         period = ours[repeat.axis] * size if repeat.is_gathered else round(step / repeat.share)
         for axis, (count, distance) in enumerate(zip(after.shape, theirs, strict=True)):
-            if distance <= step and period <= distance * count and step % distance == 0:
+            if 0 < distance <= step and period <= distance * count and step % distance == 0:
                 renamed.append(replace(repeat, axis=axis, apart=step // distance))
             elif step <= distance and distance * count <= period and not repeat.is_gathered and count > 1:  # one of several that it became
                 renamed.append(replace(repeat, axis=axis, apart=1, share=1 / count))

@@ -34,11 +34,11 @@ class _Join(NamedTuple):
 def appended_arrays(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that concatenate a small part and what the program, or an iteration of a loop, was given, and hand the result on."""
     joins = [join for node in graph.of(Operator.CONCATENATE) if (join := _join(graph, node)) is not None]
-    joined, appended_again = {join.node.gives[0] for join in joins}, {join.source for join in joins}
+    joined, appended_again = {(join.node.gives[0], join.node.params) for join in joins}, {(join.source, join.node.params) for join in joins}
     by_kernel: dict[int, list[_Join]] = {}
     for join in joins:
-        result = join.node.gives[0]
-        if join.source in joined or result in appended_again or _is_replaced(graph, join):
+        result, axis = join.node.gives[0], join.node.params  # edges along one axis after the other are padding
+        if (join.source, axis) in joined or (result, axis) in appended_again or _is_replaced(graph, join):
             by_kernel.setdefault(join.node.kernel, []).append(join)
     for kernel, own in by_kernel.items():
         kept, new = sum(join.kept for join in own), sum(join.new for join in own)

@@ -11,10 +11,10 @@ from math import prod
 from msgspec import Struct
 
 from ...cost import NOTHING, Cost, less_traffic
-from ...graph import NO_KERNEL, RENAMING, SPREADING, Graph, Node, Operator
+from ...graph import NO_KERNEL, RENAMING, SPREADING, Graph, Node, Operator, Sizes
 from ...graph.facts.operand_axes import OperandAxes
 from ...graph.facts.products import largest_products
-from ...graph.facts.repeats import Repeats, repeated_axes, share_along
+from ...graph.facts.repeats import Repeats, image_axis, repeated_axes, share_along
 from ...units import parse
 from ...workload import Avoidable
 from ..duplicated_work.equal_values import CLASS
@@ -39,7 +39,8 @@ class Needed(Struct, frozen=True):
 
 def repeated_rows(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The products of repeated rows, their gradients, and the kernels that only store such rows, with the cost of each row once."""
-    products = {kernel: product for kernel, product in largest_products(graph).items() if _is_plain(product)}
+    convolutions = {node.kernel: node for node in graph.of(Operator.CONVOLUTION) if node.kernel != NO_KERNEL and len(node.takes) > 1}
+    products = convolutions | {kernel: product for kernel, product in largest_products(graph).items() if not product.sizes.groups}
     if not products or not graph.of(Operator.BROADCAST, Operator.GATHER):
         return
     repeats = repeated_axes(graph)
@@ -52,7 +53,7 @@ def repeated_rows(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     for kernel in reported:
         part, cost = needed[kernel], graph.cost(products[kernel])
         amounts = {unit: amount * part.share if unit.unit == "matrix" else amount for unit, amount in cost.amounts}
-        instead, facts = less_traffic(Cost.of(amounts), part.bytes), {"product": str(products[kernel].sizes)}
+        instead, facts = less_traffic(Cost.of(amounts), part.bytes), {"product": _words(products[kernel])}
         yield kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=GROUP, factor=1 / part.share)
     makers = (maker for kernel in reported for maker in _makers(graph, products[kernel], repeats))
     stored = set[int]()
@@ -68,9 +69,8 @@ def repeated_rows(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
             yield kernel, Avoidable(kind=KIND, instead=instead, cause="arrays", facts={"times": 1 / share}, unneeded=CLASS, group=GROUP)
 
 
-def _is_plain(product: Node) -> bool:
-    """Whether which rows a product multiplies by which matrix follows from its axes."""
-    return not product.sizes.groups
+def _words(product: Node) -> str:
+    return str(product.params) if isinstance(product.params, Sizes) else "a convolution"
 
 
 def _share_written(graph: Graph, kernel: int, repeats: Repeats) -> float:
@@ -87,11 +87,18 @@ def _share_written(graph: Graph, kernel: int, repeats: Repeats) -> float:
 
 def _needed(graph: Graph, product: Node, repeats: Repeats) -> Needed:
     left, right = product.takes[:2]
+    if product.operator == Operator.CONVOLUTION:
+        axis = image_axis(graph, product)
+        share = share_along(repeats.get(left, ()), () if axis is None else (axis,))
+        return Needed(share, sum(graph.arrays[array].bytes for array in (left, product.gives[0])) * (1 - share))
     sides = ((left, product.sizes.left), (right, product.sizes.right))
     batch = max(_different(graph, array, factor.batch, repeats) for array, factor in sides)
-    # Rows of a batch of matrices may be those of a token's experts.
-    is_one = product.sizes.batch == 1
-    rows, columns = (_different(graph, array, factor.free, repeats) if is_one else 1.0 for array, factor in sides)
+    # Rows of a batch of matrices may be those of a token's experts, unless all are multiplied by one matrix.
+    sizes = product.sizes
+    shared = [_different(graph, array, factor.batch, repeats) * sizes.batch == 1 for array, factor in reversed(sides)]
+    rows, columns = (
+        _different(graph, array, factor.free, repeats) if is_one else 1.0 for (array, factor), is_one in zip(sides, shared, strict=True)
+    )
     parts = ((left, batch * rows), (right, batch * columns), (product.gives[0], batch * rows * columns))
     return Needed(batch * rows * columns, sum(graph.arrays[array].bytes * (1 - share) for array, share in parts))
 
@@ -131,11 +138,13 @@ def _gradients(
     """
     weights: dict[tuple[int, int], float] = {}
     for kernel in forward:
-        for array, count in _weights(graph, products[kernel]):
+        for array, count in _weights(graph, products[kernel]) if products[kernel].operator == Operator.DOT else ():
             weights[array, count] = needed[kernel].share
     gradients: dict[int, Needed] = {}
     for kernel in products.keys() - forward:
         product = products[kernel]
+        if product.operator == Operator.CONVOLUTION:
+            continue
         sides = zip(product.takes, (product.sizes.left, product.sizes.right), strict=False)
         shares = [_different(graph, array, factor.summed, repeats) for array, factor in sides]
         share = min(*shares, *(weights.get(pair, 1.0) for pair in _weights(graph, product)))

@@ -82,7 +82,7 @@ def _period(graph: Graph, comparison: Node) -> int:
             continue
         seen.add(here)
         if node.operator in (Operator.REMAINDER, Operator.AND) and array.dtype.name != "bool":
-            divisors = [_constant(graph, divisor) for divisor in node.takes[1:]]
+            divisors = [node.params if isinstance(node.params, int) else None, *(_constant(graph, divisor) for divisor in node.takes[1:])]
             periods |= {divisor + (node.operator == Operator.AND) for divisor in divisors if divisor is not None}
         waiting += node.takes
     return periods.pop() if len(periods) == 1 else 0

@@ -70,6 +70,8 @@ class BySize:
         matches = arrays.matches(taken, forward, place, is_gradient_first=is_gradient_first)
         if not is_backward and number != NONE:
             self._operands.setdefault(number, []).extend(earlier for earlier in matches if earlier is not None)
+        if means.operator == Operator.DOT:  # its operands may be arguments that are expanded
+            matches = [earlier or arrays.before_expansion(tensor, place) for tensor, earlier in zip(taken, matches, strict=True)]
         takes = tuple(arrays.named(tensor, earlier) for tensor, earlier in zip(taken, matches, strict=True))
         if means == OF_TABLE and result is not None and graph.value(takes[0]) is None:
             takes = takes[1:]

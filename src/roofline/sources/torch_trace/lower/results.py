@@ -71,6 +71,8 @@ def result_of(priced: PricedOp, means: Meaning, tensors: Sequence[Tensor]) -> Te
     if means.operator == Operator.PAD:
         sizes = priced.args[1] if len(priced.args) > 1 else None
         return Tensor(sizes, first.dtype) if isinstance(sizes, tuple) and all(isinstance(size, int) for size in sizes) else None
+    if means.is_stack and isinstance(means.params, int):
+        return Tensor((*first.shape[: means.params], len(tensors), *first.shape[means.params :]), first.dtype)
     if means.operator == Operator.CONCATENATE:
         return _joined(tensors, means.params)
     if means.operator in (Operator.PATCHES, Operator.FOLD):

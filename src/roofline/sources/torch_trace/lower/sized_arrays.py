@@ -158,6 +158,13 @@ class Arrays:
             self._graph.append(Node(operator, (earlier.number,), (number,)))
         return number
 
+    def before_expansion(self, tensor: Tensor, place: int) -> EarlierArray | None:
+        """A new array that an operand with expanded axes repeats; ``None`` for any other operand, and one number."""
+        if not 1 < tensor.distinct < tensor.elements:
+            return None
+        array = Array(tuple(tensor.shape[axis] for axis in _own_axes(tensor)), tensor.dtype, sure=False)
+        return EarlierArray(self._graph.array(array), array, place)
+
     def given(self, result: Tensor, place: int, *, is_buffer: bool = False) -> int:
         """The number of the result of an execution; ``is_buffer`` is whether it has one value everywhere, or elements of others."""
         array = Array(result.shape, result.dtype, _order(result), sure=False)
