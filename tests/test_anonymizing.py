@@ -13,7 +13,7 @@ from roofline.analysis.anonymizing import NOTE, anonymized
 from roofline.cli import main
 from roofline.cost import NOTHING, Cost
 from roofline.machine import Machine
-from roofline.report import Finding, IdleInfo, Report, StepInfo
+from roofline.report import Finding, IdleInfo, Report
 from roofline.workload import Avoidable, Op, Recording, Workload
 
 DATA = Path(__file__).parent / "data"
@@ -82,13 +82,6 @@ def test_functions_of_the_host_have_pseudonyms_in_reasons_and_in_messages(report
     (said,) = found.idle
     assert re.sub(r"function-[a-p]{8}", "F", said.activity) == told
     assert f"the host was in {said.activity} (" in found.findings[0].message
-
-
-def test_the_title_of_a_step_is_made_of_its_pseudonym(report: Report) -> None:
-    steps = (StepInfo(step=0, name="gandalf", number=7),)
-    (step,) = anonymized(msgspec.structs.replace(report, steps=steps)).steps
-    assert step.title == f"0 ({step.name} 7)"
-    assert "gandalf" not in step.title
 
 
 def test_one_name_has_one_stand_in_with_a_key_and_another_with_another(report: Report) -> None:

@@ -114,25 +114,6 @@ def test_optimizer_steps_take_the_place_of_calls_that_were_recorded_before(tmp_p
     assert program.recorder.notes[0].startswith("recording began after optimizer step 2")
 
 
-def test_of_several_optimizers_one_ends_the_step(tmp_path: Path) -> None:
-    program = Program(tmp_path, steps=3)
-    other = program.torch.optim.Optimizer()
-    for _ in range(6):
-        program.train(1)
-        other.step()
-    assert program.steps == [2, 3, 4]
-
-
-def test_annotations_are_steps_where_there_is_nothing_else(tmp_path: Path) -> None:
-    program = Program(tmp_path, steps=2)
-    for number in range(6):
-        with program.torch.profiler.record_function(f"batch {number}"), program.torch.profiler.record_function("inner"):
-            pass
-        with program.torch.profiler.record_function("save"):
-            pass
-    assert program.steps == [2, 3]
-
-
 def test_a_capture_of_a_graph_is_recorded_by_itself_and_replays_are_steps(tmp_path: Path) -> None:
     program = Program(tmp_path, steps=2)
     program.train(4)  # to warm up; the last two were recorded
@@ -151,20 +132,6 @@ def test_a_capture_of_a_graph_is_recorded_by_itself_and_replays_are_steps(tmp_pa
     assert not [
         word for word in program.torch.log[program.torch.log.index("capture") : program.torch.log.index("captured")] if "sync" in word
     ]
-
-
-def test_replays_of_captured_steps_are_steps_of_what_is_recorded_from_the_start(tmp_path: Path) -> None:
-    program = Program(tmp_path, from_start=True, steps=5)
-    program.recorder.activity()
-    program.train(2)
-    graph = program.torch.cuda.CUDAGraph()
-    graph.capture_begin()
-    program.train(1)
-    graph.capture_end()
-    for _ in range(3):
-        graph.replay()
-    # Two steps of the optimizer, and three replays of one.
-    assert program.steps == [0, 1, 2, 3, 4]
 
 
 def test_a_capture_on_another_thread_is_recorded_as_that_thread_s_own(tmp_path: Path) -> None:
@@ -254,12 +221,6 @@ def test_a_program_that_ends_during_another_recording_keeps_the_first(tmp_path: 
     assert [note.partition(" ")[0] for note in clock.program.recorder.notes] == ["recording", "no"]
 
 
-def test_faster_steps_of_other_shapes_are_other_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(tmp_path, monkeypatch)
-    clock.generate([*range(1, 31), *[100] * 20])
-    assert clock.program.steps == list(range(2, 12))
-
-
 def test_devices_are_waited_for_before_recording_begins(tmp_path: Path) -> None:
     program = Program(tmp_path, steps=1)
     program.torch.initialised = True
@@ -307,13 +268,6 @@ def test_times_begin_and_end_the_recording_between_two_steps(tmp_path: Path) -> 
     assert program.recorder.state == "recording"
     program.train(2)
     assert program.steps == [5, 6, 7]
-
-
-def test_compiled_code_sees_nothing_of_this(tmp_path: Path) -> None:
-    program = Program(tmp_path)
-    program.torch.compiling = True
-    program.train(5)
-    assert program.recorder.seen == 0
 
 
 def test_a_model_that_is_traced_does_not_run(tmp_path: Path) -> None:

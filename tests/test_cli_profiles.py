@@ -48,16 +48,6 @@ def test_a_log_folder_with_one_run_is_read_and_two_runs_are_refused(capsys: Capt
     assert "2 runs in this folder" in capsys.readouterr().err
 
 
-def test_files_of_one_run_are_its_hosts(capsys: Capture, tmp_path: Path) -> None:
-    data = gzip.decompress((DATA / "jax_scan.xplane.pb.gz").read_bytes())
-    files = [tmp_path / f"host{number}.xplane.pb" for number in (0, 1)]
-    for file in files:
-        file.write_bytes(data)
-    one, both = analyzed(capsys, str(files[0])), analyzed(capsys, *map(str, files))
-    assert both["coverage"]["busy_s"] == pytest.approx(2 * one["coverage"]["busy_s"])
-    assert both == {**analyzed(capsys, *map(str, reversed(files)))}  # in any order
-
-
 def test_a_cut_off_profile_says_where(capsys: Capture, tmp_path: Path) -> None:
     data = gzip.decompress((DATA / "jax_scan.xplane.pb.gz").read_bytes())
     path = tmp_path / "cut.xplane.pb"
@@ -107,17 +97,6 @@ def test_the_table_shows_the_model_against_the_counters(capsys: Capture) -> None
     assert "hardware" in said
 
 
-def test_counters_of_another_program_are_an_error(capsys: Capture) -> None:
-    assert main(["analyze", str(FUSION), "--counters", str(DATA.parent / "ncu_torch_eager.csv.gz")]) == 1
-    said = capsys.readouterr().err
-    assert "none of its kernels ran in" in said
-    assert said.count("\n") == 1
-
-
-def test_without_counters_only_main_memory_is_said_to_be_known(capsys: Capture) -> None:
-    assert any("only hbm traffic is modelled" in note for note in analyzed(capsys, str(FUSION))["input"]["notes"])
-
-
 def test_the_time_of_every_point_is_at_the_roofs_or_lost(capsys: Capture) -> None:
     for point in analyzed(capsys, str(DATA / "jax_train.xplane.pb.gz"))["points"]:
         assert point["at_roof_s"] + sum(point["lost"].values()) == pytest.approx(point["time_s"], rel=1e-9)
@@ -136,13 +115,6 @@ def test_a_cut_off_profile_is_salvaged_and_says_where_it_ends(capsys: Capture, t
     assert "the undamaged part was read" in note
 
 
-def test_what_nothing_can_be_salvaged_of_says_where_the_damage_is(capsys: Capture, tmp_path: Path) -> None:
-    path = tmp_path / "cut.xplane.pb"
-    path.write_bytes(FUSION.read_bytes()[:60_000])
-    assert main(["analyze", str(path), "--read", "salvage"]) == 1
-    assert "truncated after 60,000 bytes (in plane '/host:metadata'); no device activity" in capsys.readouterr().err
-
-
 def table_of(capsys: Capture, *words: str) -> list[dict[str, str]]:
     assert main(["analyze", *words, "--csv", "-"]) == 0
     return list(csv.DictReader(capsys.readouterr().out.splitlines()))
@@ -153,13 +125,6 @@ def test_a_step_is_one_execution_of_each_of_its_ops(capsys: Capture) -> None:
     assert {row["count"] for row in rows} == {"1"}
     assert [row["name"] for row in rows][:2] == ["loop_multiply_fusion", "loop_add_fusion"]  # of the program in four pieces
     assert sum(float(row["hbm"]) for row in rows) == 4 * 2 * TENSOR + 2 * 4096  # the mask of a row is written and read
-
-
-def test_every_column_of_the_op_level_is_in_the_table(capsys: Capture) -> None:
-    (row, *_) = table_of(capsys, str(FUSION), "--counters", str(COUNTERS))
-    wanted = "category dtype unit count kernels time_s self_time_s rate bandwidth:hbm intensity:hbm counted:l2 counted:l1 bound attainable"
-    assert set(f"{wanted} efficiency location module steps devices work_provenance".split()) <= set(row)
-    assert (row["steps"], row["devices"]) == ("20-29", "0")
 
 
 def test_an_exported_table_is_read_back(capsys: Capture, tmp_path: Path) -> None:
@@ -186,14 +151,6 @@ def test_a_table_that_cannot_be_is_refused_in_one_line(capsys: Capture, words: l
     said = capsys.readouterr().err
     assert complaint in said
     assert said.count("\n") == 1
-
-
-def test_columns_are_chosen_by_name(capsys: Capture) -> None:
-    assert main(["analyze", str(FUSION), "--columns", "name,mean,hbm/s,flop/hbm,devices", "--filter", "name:/fusion.4/"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    place = next(place for place, line in enumerate(lines) if line.startswith("name "))
-    assert lines[place].split() == ["name", "mean", "hbm", "B/s", "FLOP/B", "hbm", "devices"]
-    assert lines[place + 1].split() == ["fusion.4", "276.3", "µs", "3.886", "TB/s", "1.25", "0"]
 
 
 def test_stragglers_are_shown_and_exported(capsys: Capture, tmp_path: Path) -> None:

@@ -196,15 +196,6 @@ def test_a_device_of_which_nothing_is_known_falls_back_to_the_default_chip(name:
     )
 
 
-def test_a_device_with_a_name_comes_before_one_without() -> None:
-    assert machine_for([Device(id=0, name=""), Device(id=1, name="NVIDIA H200")]).name == "h200-sxm"
-
-
-def test_an_unknown_name_alone_is_an_error_that_names_the_option() -> None:
-    with pytest.raises(MachineError, match=r"no machine named 'TPU v99'.*--chip"):
-        of_device(Device(id=0, name="TPU v99"))
-
-
 def test_every_chip_with_a_matrix_unit_has_its_rates() -> None:
     # TPUs and accelerators are matrix units first of all; a GPU's architecture tells.
     lacking, marked = [], []

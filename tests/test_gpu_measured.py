@@ -12,7 +12,6 @@ import pytest
 
 import roofline as rl
 from every import every
-from roofline.cli import main
 from roofline.errors import MachineError
 from roofline.machine import LAUNCH_LATENCY_S
 from roofline.machines import load
@@ -22,9 +21,8 @@ from roofline.machines.catalogue import read_card
 from roofline.machines.local import local_gpu_file
 from roofline.machines.measuring import gpu_measured, gpu_plan
 from roofline.machines.measuring.finished_experiments import FinishedExperiments, finish
-from roofline.machines.measuring.gpu_conditions import parsed
 from roofline.machines.measuring.gpu_measured import compare_with_catalogue, gpu_card, measure_gpu
-from roofline.machines.measuring.gpu_plan import Plan, plan, shapes, sizes
+from roofline.machines.measuring.gpu_plan import Plan, plan, sizes
 from roofline.machines.measuring.gpu_worker import Accelerator
 from roofline.machines.measuring.memory_levels import plateaus
 from roofline.machines.writing import write_machine_file
@@ -101,29 +99,10 @@ def test_a_level_serves_what_it_holds_however_it_replaces(holds: float, replacem
         assert (inner.holds or 0) > 1.2 * holds
 
 
-def test_noise_makes_no_level_and_a_slow_start_is_none() -> None:
-    assert len(plateaus(list(sweep((math.inf, 4e12), noise=0.06)))) == 1
-    slow_start = plateaus(list(sweep((4 * MIB, 2e12), (60 * MIB, 8e12), (math.inf, 4e12))))
-    assert [level.rate for level in slow_start] == [8e12, 4e12]
-
-
-def test_a_level_that_was_slow_for_a_while_is_one_level_where_no_more_can_be() -> None:
-    points = list(sweep((8 * MIB, 8e12), (32 * MIB, 6e12), (64 * MIB, 8e12), (math.inf, 2e12)))
-    assert len(plateaus(points, most=2)) == 2
-    assert plateaus(points, most=2)[0].holds == pytest.approx(64 * MIB, rel=0.3)
-
-
 def test_the_way_between_two_levels_is_no_level() -> None:
     # Eight sizes per doubling: several lie on the way from one level to the next.
     points = [(MIB * 2 ** (step / 8), 8e12 / (1 + max(0.0, min(1.0, (step - 40) / 12)))) for step in range(96)]
     assert [round(level.rate / 1e12) for level in plateaus(points)] == [8, 4]
-
-
-def test_products_that_fill_whole_waves_are_tried_beside_cubes() -> None:
-    found = shapes(132)
-    assert [8192] * 3 in found
-    assert any((m // 128) * (n // 256) % 132 == 0 for m, n, _ in found)
-    assert found == sorted(found, key=math.prod)
 
 
 def test_a_quick_plan_is_a_part_of_the_full_one() -> None:
@@ -154,16 +133,6 @@ def test_a_held_rate_is_work_over_time_however_long_power_control_slows_it_down(
     held = next(each for each in card.sustained if each.what == "bf16 products held")
     assert held.per_second == pytest.approx(14 / ((14 - slow) / 700e12 + slow / 600e12))
     assert "p50 700" in held.note if slow == 5 else "p50 600" in held.note
-
-
-@every("slow", [5, 9])
-def test_held_products_of_zeros_are_work_over_time_too(slow: int) -> None:
-    rates = [900e12] * (14 - slow) + [700e12] * slow
-    card = gpu_card(H200, ANSWERS | {"product/bf16/held/zeros": {"rates": rates, "how": "zeros, held"}}, SAID)
-    roof = card.machine.ceiling("matrix/bf16")
-    assert roof is not None
-    held = next(each for each in roof.others if each.citation.startswith("zeros, held"))
-    assert held.value == pytest.approx(14 / ((14 - slow) / 900e12 + slow / 700e12))
 
 
 class FakeWorker:
@@ -428,12 +397,6 @@ def test_the_machine_file_extends_the_chip_and_reads_back_with_sweep_floor_and_c
     assert card.machine.ceiling("nvlink") is not None  # what was not measured is the catalogue's
 
 
-def test_a_sweep_may_have_sizes_more_than_once() -> None:
-    inner, outer = (*[1e6] * 7, 2e6, 4e6), (8e7, 1e8, 2e8, 4e8)
-    levels = plateaus([*((size, 9e12) for size in inner), *((size, 4e12) for size in outer)])
-    assert [level.rate for level in levels] == [9e12, 4e12]
-
-
 def test_several_devices_are_measured_by_copies_between_two_of_them() -> None:
     assert "peer" in plan({**H200, "count": 8}, quick=False)
     card = gpu_card(H200, ANSWERS | {"peer": {"rates": [380e9], "how": "copies between two devices"}}, SAID)
@@ -483,19 +446,6 @@ def test_the_result_is_compared_with_the_datasheet_and_with_what_others_measured
 def test_a_device_whose_memory_could_not_be_measured_is_no_machine() -> None:
     with pytest.raises(MachineError, match="no bandwidth of its memory"):
         gpu_card(H200, {key: found for key, found in ANSWERS.items() if not key.startswith("stream")}, SAID)
-
-
-def test_the_card_shows_the_sweep(written: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["chips", str(written)]) == 0
-    shown = capsys.readouterr().out
-    assert "working set" in shown
-    row = next(line for line in shown.splitlines() if line.strip().startswith("67.1 MB"))
-    assert row.split()[2:8] == ["4.3", "TB/s", "4.1", "TB/s", "4", "TB/s"]
-
-
-def test_the_driver_says_power_and_clocks() -> None:
-    assert parsed("580.1, 700.00 W, 71.5 W, 31, 345 MHz, 1980 MHz, 3201 MHz")["highest clock"] == "1980 MHz"
-    assert parsed("") == {}
 
 
 @pytest.fixture(params=["jax", "torch"])

@@ -15,14 +15,14 @@ from every import every
 from roofline.analysis import analyze
 from roofline.cli import main
 from roofline.cost import Cost
-from roofline.errors import MachineError, OutputError
+from roofline.errors import MachineError
 from roofline.machine import Spread
 from roofline.machines import load
 from roofline.machines.catalogue import read_card
 from roofline.machines.cpu import Cache, Cpu, this_cpu
 from roofline.machines.detection import of_device
 from roofline.machines.lint import lint
-from roofline.machines.local import data_folder, local_card, local_file
+from roofline.machines.local import local_card, local_file
 from roofline.machines.measuring import cpu_experiments as cpu_experiments_module
 from roofline.machines.measuring.cpu_conditions import cpu_conditions
 from roofline.machines.measuring.cpu_experiments import STREAM_PARTS, cpu_experiments, sweep_sizes, working_sets
@@ -134,12 +134,6 @@ def test_formats_that_cannot_be_measured_are_scaled_from_what_was() -> None:
     assert (bf16.rate, bf16.provenance) == (150e9 * 1024 / 32, "derived")
 
 
-def test_rates_that_were_not_stable_are_said() -> None:
-    shaky = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 150e9, stable=False)), CONDITIONS)
-    assert "1 of 2 experiments were not yet stable" in shaky.machine.notes[-1]
-    assert len(CARD.machine.notes) == 1
-
-
 def test_a_rate_far_below_the_estimate_is_said() -> None:
     # 2 cores x 2.5 GHz x 32 FLOP per cycle are 160 GFLOP/s.
     busy = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 40e9)), CONDITIONS).machine
@@ -164,12 +158,6 @@ def test_a_written_machine_reads_back_as_it_was(tmp_path: Path) -> None:
     assert [left.name for left in tmp_path.iterdir()] == ["mine.toml"]
 
 
-def test_a_machine_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot write"):
-        write_machine_file(CARD, tmp_path / "file" / "mine.toml")
-
-
 def test_a_measurement_counts_on_its_own_cpu_alone(folder: Path) -> None:
     assert local_card(CPU).machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
     write_machine_file(CARD, local_file(CPU))
@@ -186,17 +174,6 @@ def test_a_damaged_measurement_is_said_and_the_estimate_used(folder: Path) -> No
     machine = local_card(CPU).machine
     assert "cannot be read" in machine.notes[0]
     assert machine.ceiling("hbm").provenance == "derived"  # type: ignore[union-attr]
-
-
-def test_measurements_are_kept_where_the_system_keeps_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("ROOFLINE_DATA", str(tmp_path))
-    assert data_folder() == tmp_path
-    monkeypatch.delenv("ROOFLINE_DATA")
-    monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
-    assert data_folder() == tmp_path / "xdg" / "roofline"
-    monkeypatch.setattr(sys, "platform", "darwin")
-    assert data_folder().parts[-2:] == ("Application Support", "roofline")
 
 
 def mine() -> "object":
@@ -249,15 +226,6 @@ def test_working_sets_lie_inside_their_level_and_outside_the_inner_one() -> None
     (stream,) = {size for at, _, size in working_sets(large) if at == "hbm"}
     assert stream * large.threads / STREAM_PARTS > 300 * 2**20  # what one try writes cannot all stay in the last cache
     assert {size for at, _, size in working_sets(replace(CPU, memory_bytes=2**24)) if at == "hbm"} == {2**20}  # an eighth of memory
-
-
-def test_every_memory_level_is_read_written_and_copied() -> None:
-    for level in ("l1", "l2", "hbm"):
-        assert {pattern for at, pattern, _ in working_sets(CPU) if at == level} >= {"read", "write", "copy"}
-    patterns = [result(f"l1/{pattern}/24576", rate) for pattern, rate in (("read", 90e9), ("write", 70e9), ("copy", 80e9))]
-    l1 = card_of(CPU, results(HBM_READ, result("fma/fp32/all", 150e9), *patterns), CONDITIONS).machine.ceiling("l1")
-    assert l1 is not None
-    assert [(other.note, other.value) for other in l1.others] == [("copy", 80e9), ("write", 70e9)]
 
 
 def test_what_a_cache_takes_in_is_not_counted_as_the_rate_of_main_memory() -> None:
@@ -357,16 +325,6 @@ def test_the_command_keeps_writes_and_shows(
     assert machine["ceilings"][0]["spread"] == {"p5": 75e9, "p50": 120e9, "p95": 150e9}
 
 
-@pytest.mark.parametrize(("name", "why"), [("mine.json", "ends in .toml"), ("nowhere/mine.toml", "no such folder")])
-def test_a_file_that_cannot_be_is_refused_before_anything_is_measured(
-    name: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delattr("roofline.cli.forms.measure.measure_cpu")
-    assert main(["chips", "measure", "-o", name]) == 2
-    assert why in capsys.readouterr().err
-
-
 def test_a_measurement_that_was_interrupted_goes_on_from_its_tries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target, asked = tmp_path / "cpu.toml", dict[str, object]()
 
@@ -387,17 +345,6 @@ def test_a_measurement_that_was_interrupted_goes_on_from_its_tries(tmp_path: Pat
     assert conditions["duration"].endswith(", 1 experiments from an earlier run")
     measure_cpu(replace(CPU, caches=()), quick=False, target=target)  # another plan: nothing of the first is used
     assert asked["earlier"] == {}
-
-
-def test_an_interrupted_command_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(cpu: Cpu, *, target: Path, **options: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("roofline.cli.forms.measure.measure_cpu", stopped)
-    assert main(["chips", "measure", "--device", "cpu", "-o", str(tmp_path / "cpu.toml")]) == 130
-    assert "run the same command again" in capsys.readouterr().err
 
 
 def test_a_measured_cpu_is_compared_with_the_catalogue_or_with_its_units() -> None:

@@ -137,12 +137,6 @@ def _chromium() -> str:
     return str(found or pytest.skip("no chromium"))
 
 
-def test_a_machine_without_a_roof_still_has_a_table() -> None:
-    cell = notebook.to_html(_report("op", machine=Machine.of("memory", {"hbm": 10})), CODE)
-    assert "no chart: memory has no known compute rate" in cell
-    assert "<td" in cell
-
-
 def test_large_reports_keep_their_longest_ops_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notebook, "MOST_OPS", 3)
     cell = notebook.to_html(fusion(), {})

@@ -98,13 +98,6 @@ def test_the_verdict_does_not_repeat_what_an_op_was_before() -> None:
         assert words(*sides)["comparison"]["verdict"].endswith(f"Largest increase: {said}")
 
 
-def test_a_long_label_loses_its_middle_in_the_verdict() -> None:
-    label = f"attention{'x' * 80}  dot bf16[4,16,4096,128]"
-    said = words(report(op(0, label, 3.0)), report(op(0, label, 1.0)))["comparison"]["verdict"]
-    assert "Largest increase: attentionx" in said
-    assert said.endswith("…xxxxx dot bf16[4,16,4096,128], 2 s.")
-
-
 def test_how_full_vmem_is_is_a_key_figure() -> None:
     spaces = (
         MemorySpace(space="vmem", peak_bytes=30, arrays_bytes=20, scoped_bytes=10, capacity_bytes=40),
@@ -145,7 +138,3 @@ def test_without_measured_times_the_columns_are_those_of_minimum_times_and_costs
     assert not {"before_s", "after_s", "change_s", "speedup"} & set(found["columns"])
     (row,) = found["rows"]
     assert (row["floor_change_s"], row["before_flops"], row["after_flops"]) == (1.0, 10.0, 20.0)
-
-
-def test_nothing_to_say_is_no_error() -> None:
-    assert words(report()) == {"findings": [], "idle": [], "stragglers": {}, "figures": [], "before_figures": [], "comparison": None}

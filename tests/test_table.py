@@ -174,11 +174,6 @@ def test_columns_nobody_understands_are_said(tmp_path: Path) -> None:
     assert read(path).notes == ("ignored columns: grid size",)
 
 
-def test_a_missing_file_is_said() -> None:
-    with pytest.raises(SourceError, match=r"nowhere.csv: no such file"):
-        read("nowhere.csv")
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.one_of(st.binary(max_size=300), st.text(max_size=300).map(lambda t: ("name,time,hbm\n" + t).encode())))
 def test_any_bytes_give_a_workload_or_a_source_error(tmp_path: Path, data: bytes) -> None:
@@ -232,17 +227,6 @@ def test_the_unit_is_what_the_last_brackets_of_a_header_hold(header: str, told: 
 def test_blanks_and_the_apostrophes_of_spreadsheets_are_no_part_of_a_cell(tmp_path: Path) -> None:
     ops = ops_of(tmp_path, "name, time,flops,bytes\r\n# a comment\r\n\r\n'=a,1,1e3,1\r\nb , '+2, 7 ,2\r\n")
     assert [(op.name, op.time_s, op.cost["matrix/bf16"]) for op in ops] == [("=a", 1.0, 1000.0), ("b", 2.0, 7.0)]
-
-
-def test_an_unknown_amount_in_one_step_leaves_the_sum_unknown(tmp_path: Path) -> None:
-    (op,) = ops_of(tmp_path, "name,step,time,kernels,bytes,l2\nx,0,1,2,8,5\nx,1,2,,4,?\n")
-    assert (op.time_s, op.kernels, op.cost["hbm"], op.cost["l2"]) == (3.0, None, 12.0, None)
-    assert [(share.key, share.time_s) for share in op.by_step] == [(0, 1.0), (1, 2.0)]
-
-
-def test_a_wrong_cell_is_said_of_its_first_row(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match="row 2: column 'time': '3 GB' is in B, not in s"):
-        ops_of(tmp_path, "name,time\na,1 ms\nb,3 GB\nc,1 ms\nd,3 GB\n")
 
 
 def test_lines_of_json_with_words_that_only_python_reads_are_read(tmp_path: Path) -> None:

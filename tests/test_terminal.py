@@ -15,7 +15,7 @@ from roofline.machine import Machine
 from roofline.machines.detection import of_device
 from roofline.render.chart import chart
 from roofline.render.tables import Paper
-from roofline.render.terminal import ASCII, BRAILLE, MARKS, NARROWEST, WIDEST, Canvas, chart_text, glyphs_for
+from roofline.render.terminal import ASCII, BRAILLE, NARROWEST, WIDEST, Canvas, chart_text
 from roofline.report import Report
 from roofline.sources import read
 from roofline.workload import Op, Recording, Workload
@@ -75,16 +75,6 @@ def test_the_ridge_is_where_slope_and_flat_meet() -> None:
     assert any((below, column - 8) in canvas.lines for below in range(row + 1, 20))
 
 
-def test_braille_draws_the_same_line_finer() -> None:
-    report = _report(_op("a", 2.0, matrix__bf16=50, hbm=10))
-    coarse, fine = (Canvas(60, 20, chart(report).extent) for _ in range(2))
-    path = chart(report).roofs[0].polyline(coarse.extent)
-    coarse.draw(path, ASCII)
-    fine.draw(path, BRAILLE)
-    assert set(coarse.lines) == set(fine.lines)
-    assert all(isinstance(bits, int) and 0 < bits < 256 for bits in fine.lines.values())
-
-
 def test_ops_without_flop_stand_in_the_strip_at_their_share_of_bandwidth() -> None:
     # 10 B at 10 B/s take 1 s at best; 4 s were measured: a quarter of the bandwidth.
     text = chart_text(_report(_op("copy", 4.0, hbm=10), _op("mm", 2.0, matrix__bf16=50, hbm=10)), Paper(80), glyphs=ASCII)
@@ -134,13 +124,6 @@ def test_colour_follows_what_binds_and_only_on_paper_that_takes_it() -> None:
     assert "\x1b[36m2\x1b[0m" in painted
 
 
-def test_an_encoding_without_braille_gets_ascii() -> None:
-    assert glyphs_for("utf-8") == glyphs_for("UTF-16") == BRAILLE
-    assert glyphs_for("utf-8", ascii=True) == glyphs_for("latin-1") == glyphs_for("no such") == glyphs_for(None) == ASCII
-    report = _report(_op("µ–…漢字", 2.0, matrix__bf16=50, hbm=10), _op("copy", 4.0, hbm=10))
-    assert chart_text(report, Paper(60), glyphs=ASCII).isascii()
-
-
 def test_a_machine_without_a_roof_has_no_chart_and_the_text_says_why() -> None:
     memory = Machine.of("memory", {"hbm": 10})
     assert chart_text(_report(_op("copy", 4.0, hbm=10), machine=memory), Paper(80)).startswith("no chart: memory has no known compute rate")
@@ -183,10 +166,6 @@ def test_no_report_is_too_odd_and_no_line_too_wide(ops: list[Op], width: int, co
     for glyphs in (BRAILLE, ASCII):
         text = PAINT.sub("", chart_text(report, Paper(width, colour), numbered=numbered, glyphs=glyphs))
         assert max(map(len, text.splitlines())) <= min(max(width, NARROWEST), WIDEST)
-
-
-def test_there_are_marks_for_more_ops_than_are_numbered() -> None:
-    assert len(set(MARKS)) == len(MARKS) == 35  # 9 digits and 26 letters
 
 
 def test_the_command_draws_what_is_shown_when_asked(capsys: pytest.CaptureFixture[str]) -> None:

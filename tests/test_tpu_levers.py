@@ -38,12 +38,6 @@ def test_nothing_said_of_a_tpu_speaks_of_gpus(name: str) -> None:
         assert (name, group) in ELSEWHERE or [sentence for sentence in sentences if OF_GPUS.search(sentence)] == []
 
 
-def test_words_of_gpus_are_found_where_they_belong() -> None:
-    for kind in "products", "compute-far", "memory-far":
-        assert any(OF_GPUS.search(lever) for lever in page(kind).levers)
-        assert words_of(kind, "", TPU).levers != words_of(kind, "", ("gpu", "jax")).levers == page(kind).levers
-
-
 def test_levers_for_one_category_are_those_of_the_platform() -> None:
     assert "cuDNN" in page("memory").cases["attention"][0]
     assert "attention" not in words_of("memory", "", TPU).cases

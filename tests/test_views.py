@@ -16,7 +16,7 @@ from roofline.grouping import group, group_table
 from roofline.grouping.folding import table_rows
 from roofline.render.op_table import op_cells
 from roofline.render.screen import report_text
-from roofline.render.text import group_cells, op_notes
+from roofline.render.text import group_cells
 from roofline.report import WrittenOp
 from roofline.workload import COUNTED, Op, Recording, Workload
 from toys import toy
@@ -74,13 +74,6 @@ def test_printing_a_report_is_a_short_summary(report: rl.Report) -> None:
     assert repr(report) == "<Report: sample:train on h200-sxm, 231 ops>"
 
 
-def test_rows_have_a_column_for_each_resource(report: rl.Report) -> None:
-    rows = rl.rows(report)
-    assert len(rows) == len(report.ops)
-    assert rows[0]["name"] == report.ops[0].name
-    assert rows[0]["matrix/bf16"] == report.ops[0].work["matrix/bf16"]
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_data_frames_take_the_rows_of_a_report(library: str, report: rl.Report) -> None:
     frame = pytest.importorskip(library).DataFrame(report.ops)
@@ -121,13 +114,6 @@ def test_a_path_a_list_and_a_recording_give_the_same_report() -> None:
     assert whole.machine.name == "h200-sxm"  # the profile's own device
 
 
-def test_a_machine_may_be_a_chip_name_and_counters_are_joined() -> None:
-    path = DATA / "h200" / "jax_fusion.xplane.pb"
-    assert rl.analyze(path, "h100").machine.name == "h100-sxm"
-    counted = rl.analyze(path, counters=[DATA / "ncu_jax_fusion.csv.gz"])
-    assert any(op.counters for op in counted.ops)
-
-
 def test_a_program_without_a_chip_is_analysed_for_the_default_and_says_so() -> None:
     report = rl.analyze(DATA / "hlo" / "attention.hlo.gz")
     assert "no chip given: using h100-sxm" in report.machine.notes
@@ -164,10 +150,3 @@ def test_caveats_of_ops_reach_the_terminal_and_how_they_were_counted_does_not() 
     assert "note: copy: trip count of while.3 unknown" in text
     assert "from start to done" not in text
     assert report.ops[0].notes == notes  # JSON and the page have both
-
-
-def test_a_note_names_an_operator_once_however_many_rows_have_it() -> None:
-    names = ("aten::mm", "aten::mm and 3 more", "aten::bmm")  # the second is a row of ops that are alike
-    ops = tuple(Op(name=name, cost=Cost.of({"hbm": 10}), time_s=2.0, notes=("careful",)) for name in names)
-    made = rl.analyze(Recording(workload=Workload(ops), format="table"), toy())
-    assert op_notes(made.ops) == ["aten::mm, aten::bmm: careful"]
