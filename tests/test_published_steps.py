@@ -14,6 +14,8 @@ STEPS = (
     ("decoder_16b_v5e_16x16", "v5e:16x16", 10.28, 9_701_551_104),
     ("decoder_32b_v5p_4x4x4", "v5p:4x4x4", 7.30, 94_812_310_176),
     ("decoder_22b_v4_4x4x4", "v4:4x4x4", 26.81, 31_316_185_600),
+    ("decoder_64b_v5e_16x16", "v5e:16x16", 13.44, 13_771_655_680),
+    ("decoder_64b_v5p_4x4x4", "v5p:4x4x4", 7.37, 97_844_421_792),
 )
 
 
@@ -28,7 +30,7 @@ def test_the_predicted_step_is_within_11_per_cent_and_half_of_them_within_5_of_t
         assert report.memory is not None
         assert report.memory.peak_bytes == pytest.approx(peak_bytes, rel=0.01)
         errors.append(abs(report.predicted.time_s / published_s - 1))
-    assert sorted(errors)[1] < 0.05  # the second of four
+    assert sorted(errors)[2] < 0.05  # the third of six
 
 
 def test_a_budget_limits_what_a_step_waits_for(capsys: pytest.CaptureFixture[str]) -> None:
