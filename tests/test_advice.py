@@ -308,7 +308,7 @@ def test_how_to_record_an_unknown_cost_comes_first() -> None:
     ops = [op(id, {"hbm": None}, id + 1.0, notes=(ways[id],)) for id in range(3)]
     finding = next(finding for finding in advise(ops, toy()) if finding.kind == "unknown")
     assert finding.levers[:2] == ("record with the second", "record with the first")
-    assert "give their FLOP and bytes" in finding.levers[2]
+    assert "give the FLOP and bytes of ops" in finding.levers[2]
 
 
 def test_a_hundredth_of_unknown_time_is_not_worth_a_line() -> None:

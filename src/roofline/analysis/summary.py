@@ -7,7 +7,7 @@ from ..quantities import NOTABLE
 from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
 from ..schedule import PredictedTime
 from ..units import approximate, percent, rounded, show
-from .findings.single_ops import ABOVE_ROOF
+from .findings.single_ops import ABOVE_ROOF, UNKNOWN
 
 OUT_OF_MEMORY = "out-of-memory"  # the kind of finding about a program that does not fit
 CPU = "CPU"  # device name of a host CPU
@@ -96,8 +96,8 @@ def _utilization(point: Point) -> str:
 
 def _start(findings: Sequence[Finding], point: Point | None) -> str:
     """Where to start: what to record, if most is not known, else the first finding with a saving."""
-    if findings and findings[0].kind == "unknown" and (how := next((one for one in findings[0].levers if "record" in one), "")):
-        return f"To know more, {how}."
+    if findings and findings[0].kind == UNKNOWN and findings[0].levers:
+        return f"To know more, {findings[0].levers[0]}."
     if findings and findings[0].kind == OUT_OF_MEMORY:
         return f"Does not fit into {findings[0].title}."
     best = next((finding for finding in findings if finding.saving_s), None)

@@ -65,6 +65,9 @@ def run(words: Sequence[str]) -> int:
     if (args.lint or args.lint_all) and (args.name or args.compare):
         raise UsageError("chips: lint cannot be combined with NAME or --compare; use one")
     if args.lint or args.lint_all:
+        if not is_lint:
+            typed = "--lint" if args.lint else "--lint-all"
+            write_message(f"{typed} will go; type: {' '.join(['roofline chips lint', *(args.lint or ())])}")
         return _check(args)
     found: tuple[OpOnChip, ...] = ()
     if args.compare:
