@@ -199,7 +199,9 @@ def _overview(report: Report, filter: str, offset: int, limit: int, per_step: bo
 
 
 def _saving(finding: Finding, point: Point | None) -> Number | None:
-    """What a finding saves of the time that the answer gives: of a step, or of the run."""
+    """What a finding saves of the time that the answer gives, as predicted where it is: of a step, or of the run."""
+    if (predicted := finding.predicted) is not None:
+        return predicted.before_s - predicted.time_s
     found = finding.saving_per_step_s if point and point.scope == "average" else finding.saving_per_device_s
     return finding.saving_s if found is None else found
 
