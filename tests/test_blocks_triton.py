@@ -343,3 +343,10 @@ def test_products_of_fp32_run_where_their_precision_says() -> None:
     ):  # fmt: skip
         kernel = read_ir(f"tt.func public @k() {{\n{text.format(precision, element, element)}\n}}")
         assert work_of(kernel, {}) == {resource: passes * 2 * 16 * 32 * 8}
+
+
+def test_the_matrix_units_of_a_chip_are_no_faster_than_its_machine_file_says() -> None:
+    for name in ("h200", "h100", "a100", "rtx-3090", "rtx-4090", "l4"):
+        chip, machine = chip_for(name)
+        for number, flops in chip.matrix_flops.items():
+            assert flops * chip.cores * chip.clock <= machine.rate(f"matrix/{number}") * (1 + 1e-9), (name, number)

@@ -22,6 +22,8 @@ def chip_for(name: str) -> tuple[Chip, Machine]:
     if machine.vendor != "NVIDIA" or known is None or found.cores is None or clock is None:
         raise UsageError(f"{name}: Triton kernels are predicted for NVIDIA GPUs with a machine file that has their SMs and clock")
     calibration = calibration_for(machine)
+    hertz = clock_of(clock) * known.matrix_clock
+    rates = {number: machine.resolve(f"matrix/{number}") for number in FORMATS}
     stream = calibration.family("pointwise", "elementwise")
     l2 = machine.capacity("l2")
     if l2 is None:
@@ -29,8 +31,13 @@ def chip_for(name: str) -> tuple[Chip, Machine]:
     chip = Chip(
         core=core_of(capability),
         cores=found.cores,
-        clock=clock_of(clock) * known.matrix_clock,
-        matrix_flops={number: float(rate) for number in FORMATS if (rate := known.rates.get(f"matrix/{number}"))},
+        clock=hertz,
+        # Of one architecture some chips run products that add up in fp32 at half the rate.
+        matrix_flops={
+            number: min(float(rate), ceiling.rate / found.cores / hertz)
+            for number, ceiling in rates.items()
+            if (rate := known.rates.get(f"matrix/{number}")) and ceiling
+        },
         l2_bytes=l2,
         hbm=machine.rate("hbm") * (stream.values["memory"] if stream else SUSTAINED),
         launch_s=stream.values.get("timer", 0.0) if stream else machine.launch_latency_s,
