@@ -70,22 +70,27 @@ def _alike(entry: Computation, parameters: Mapping[int, int], results: Sequence[
 
 
 def _reached(module: HloModule, computation: Computation, indices: Iterable[int]) -> set[int]:
-    """The instructions that some of a computation depend on; of a fusion with several results only what the one needs."""
+    """The instructions that some of a computation depend on."""
     seen, waiting = set[int](), list(indices)
     while waiting:
         index = waiting.pop()
-        if index in seen:
-            continue
-        seen.add(index)
-        instruction = computation[index]
-        source = computation[instruction.operands[0]] if instruction.opcode == "get-tuple-element" else None
-        body = module.computations[source.calls[0].computation] if source is not None and source.opcode == "fusion" else None
-        if source is not None and body is not None and body.root_instruction.opcode == "tuple":
-            inner = _reached(module, body, [body.root_instruction.operands[instruction.integer("index") or 0]])
-            waiting += [source.operands[place] for place, parameter in enumerate(body.parameters) if parameter in inner]
-        else:
-            waiting += instruction.operands
+        if index not in seen:
+            seen.add(index)
+            waiting += _needed(module, computation, computation[index])
     return seen
+
+
+def _needed(module: HloModule, computation: Computation, instruction: Instruction) -> Sequence[int]:
+    """The operands that an instruction depends on; of a fusion with several results those of the one that it takes."""
+    source = computation[instruction.operands[0]] if instruction.opcode == "get-tuple-element" else instruction
+    if source is instruction or source.opcode != "fusion" or not source.calls:
+        return instruction.operands
+    body, number = module.computations[source.calls[0].computation], instruction.integer("index") or 0
+    root = body.root_instruction
+    if root.opcode != "tuple" or number >= len(root.operands):
+        return instruction.operands
+    inner = _reached(module, body, [root.operands[number]])
+    return [operand for operand, parameter in zip(source.operands, body.parameters, strict=False) if parameter in inner]
 
 
 def _stacks(module: HloModule, computation: Computation) -> dict[str, str]:
