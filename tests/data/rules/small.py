@@ -1086,6 +1086,16 @@ def rows_joined(x, w, y):
     return jnp.concatenate([x, y]) @ w
 
 
+def blended(cache, new, position, query):
+    """One position of a cache is replaced by products with a one-hot row, and all positions are read."""
+    row = one_hot(position, cache.shape[1])[None, :, None, None]
+    cache = cache * (1 - row) + new[:, None] * row
+    return cache, jnp.einsum("bhd,bshd->bhs", query, cache)
+
+
+program(of(32, 2048, 8, 128), of(32, 8, 128), ids(), of(32, 8, 128), name="position_blended")(jax.jit(blended, donate_argnums=0))
+
+
 @program(of(4, 64, 64, 64), of(3, 3, 64, 128), of(3, 3, 128, 128))
 def images_repeated_for_convolutions(x, *kernels):
     x = lax.optimization_barrier(jnp.repeat(x, 8, 0))
