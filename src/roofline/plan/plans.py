@@ -17,7 +17,7 @@ from .step import Step
 from .times import Band, training_calibration
 
 EQUAL = 0.05  # plans this close to the best are not told apart
-UNSEEN = 1.15  # by which the interval widens for a chip, and for a format, without published steps (chips left out of the fit: -21 to +10%)
+UNSEEN = 1.15  # by which the interval widens for a chip, and for a format, without published steps (chips left out of the fit: -21 to +13%)
 DAY_S = parse("86400 s", "s")
 HOUR_S = parse("3600 s", "s")
 BY_NAME = ("products", "attention", "experts", "cast", "clock", "rest")  # values of one architecture, chip, stack or format
