@@ -214,6 +214,13 @@ def accumulator(number: DType | None) -> DType:
     return dtype("int32") if number is not None and "int" in number.rate else dtype("fp32")
 
 
+def added(scale: float) -> int:
+    """The FLOP per element of adding an array that is scaled first."""
+    if not scale:
+        return 0
+    return 1 if scale == 1 else 2
+
+
 def summed(elements: Amount, number: DType | None, flops: Amount = 0, transcendentals: Amount = 0) -> Cost:
     """FLOP and transcendentals per element of sums."""
     return Cost.of({vector(accumulator(number)): elements * flops, TRANSCENDENTAL: elements * transcendentals})

@@ -83,22 +83,22 @@ def record(
 
     def recording(*args: Any, **kwargs: Any) -> Recording:
         wants_fusion = hasattr(function, "_orig_mod") if compile is None else compile
-        found = trace(function, backward=backward)(*args, **kwargs)
+        traced = trace(function, backward=backward)(*args, **kwargs)
         network = network_of(machine, link)
         failures = RuleFailures(WHERE)
-        ops, graphs = (fused if wants_fusion else ops_of)(found.calls, found.kept, network, failures)
+        ops, graphs = (fused if wants_fusion else ops_of)(traced.calls, traced.kept, network, failures)
         note = COMPILED.format(chip=machine.name) if wants_fusion else EAGER
-        notes = (note, *found.notes, *_masked(found.calls), *failures.notes)
-        return Recording(workload=Workload(tuple(ops)), format="torch", memory=found.memory, graphs=graphs, notes=notes)
+        notes = (note, *traced.notes, *_masked(traced.calls), *failures.notes)
+        return Recording(workload=Workload(tuple(ops)), format="torch", memory=traced.memory, graphs=graphs, notes=notes)
 
     return recording
 
 
 def _masked(calls: Sequence[Seen]) -> Iterator[str]:
     """A note on attention calls with a mask: without data, a program may build a mask that it would not build otherwise."""
-    found = sum(one.call.op == _ATTENTION and one.call.args[_MASK] is not None for one in calls)
-    if found:
-        yield MASKED.format(count=f"{found} calls of attention have" if found > 1 else "1 call of attention has")
+    count = sum(seen.call.op == _ATTENTION and seen.call.args[_MASK] is not None for seen in calls)
+    if count:
+        yield MASKED.format(count=f"{count} calls of attention have" if count > 1 else "1 call of attention has")
 
 
 def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[..., Traced]:
@@ -114,7 +114,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
         weights = dict((*own.named_parameters(), *own.named_buffers())) if is_module else {}
         reached = _reached(torch, own, args, kwargs)
         tensors = tensors_in(torch, [args, kwargs, weights]) or reached
-        device = next((one.device for one in tensors if one.device.type != "meta"), torch.device("meta"))
+        device = next((tensor.device for tensor in tensors if tensor.device.type != "meta"), torch.device("meta"))
         recorder = Recorder(torch, mode, device)
         with _restored(recorder, reached), mode, ignored_autocasts(device.type) as ignored:
             try:
@@ -122,7 +122,7 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                 call = own
                 if is_module:
                     recorder.name_modules(own)
-                    call = _called(torch, own, {key: recorder.stand_in(one) for key, one in weights.items()})
+                    call = _called(torch, own, {key: recorder.stand_in(weight) for key, weight in weights.items()})
                 # Tensors that the function makes without naming a device would be on the CPU, and a program on meta elsewhere.
                 with recorder.watching(), device if device.type == "meta" else nullcontext():
                     result = call(*arguments, **options)
@@ -138,14 +138,14 @@ def trace(function: Callable[..., Any], *, backward: bool = False) -> Callable[.
                 if reason := _why_not(error, fake):
                     raise UsageError(f"{name}: {reason}") from None
                 raise
-            left = tensors_in(torch, [result, recorder.gradients(), [dict(one.state) for one in recorder.optimizers]])
+            left = tensors_in(torch, [result, recorder.gradients(), [dict(optimizer.state) for optimizer in recorder.optimizers]])
             memory = recorder.memory.peak(name, recorder.storages_of(left))
             return Traced(
                 calls=tuple(recorder.calls),
                 kept=recorder.kept(left),
                 memory=memory,
                 has_backward=recorder.has_backward,
-                notes=tuple(AUTOCAST.format(named=one, device=device.type) for one in sorted(ignored)),
+                notes=tuple(AUTOCAST.format(named=device_type, device=device.type) for device_type in sorted(ignored)),
             )
 
     return traced
@@ -158,22 +158,22 @@ def _called(torch: Any, module: Any, swapped: dict[str, Any]) -> Callable[..., A
 
 def _gradients(torch: Any, recorder: Recorder, result: Any, name: str) -> None:
     """Computes the gradients of all differentiable results of a function."""
-    wanted = [one for one in tensors_in(torch, result) if one.requires_grad]
+    wanted = [tensor for tensor in tensors_in(torch, result) if tensor.requires_grad]
     if not wanted:
         raise UsageError(f"{name}: nothing that it returns requires a gradient; leave out backward=True")
     with recorder.paused():
-        given = [torch.empty_like(one) for one in wanted]
+        given = [torch.empty_like(tensor) for tensor in wanted]
     torch.autograd.backward(wanted, given)
 
 
 def _reached(torch: Any, function: Any, args: Any, kwargs: Any) -> list[Any]:
     """The weights that a function reaches: those of modules and optimizers among its arguments, its closure and its globals."""
     values = [function, *args, *kwargs.values(), *(_used_by(function) if isfunction(function) else ())]
-    modules = [one for one in values if isinstance(one, torch.nn.Module)]
-    optimizers = [one for one in values if isinstance(one, torch.optim.Optimizer)]
-    weights = [weight for one in modules for weight in one.parameters()]
-    weights += [weight for one in optimizers for group in one.param_groups for weight in group["params"]]
-    return [*weights, *(one for one in values if isinstance(one, torch.Tensor) and one.is_leaf)]
+    modules = [value for value in values if isinstance(value, torch.nn.Module)]
+    optimizers = [value for value in values if isinstance(value, torch.optim.Optimizer)]
+    weights = [weight for module in modules for weight in module.parameters()]
+    weights += [weight for optimizer in optimizers for group in optimizer.param_groups for weight in group["params"]]
+    return [*weights, *(value for value in values if isinstance(value, torch.Tensor) and value.is_leaf)]
 
 
 def _used_by(function: Any) -> Iterator[Any]:
@@ -231,8 +231,8 @@ def _why_not(error: Exception, fake: Any) -> str:
             f"{error}: how much it holds depends on data, and only shapes are known; use dense tensors (sparse=False in embeddings), "
             "or analyze a trace of the program"
         )
-    if found := re.search(r"HigherOrderOperator (\w+)|^(FlexAttention) is only supported on", str(error)):
-        return f"{found[1] or found[2]} calls functions of yours, which only compiling shows; analyze a trace of the program"
+    if match := re.search(r"HigherOrderOperator (\w+)|^(FlexAttention) is only supported on", str(error)):
+        return f"{match[1] or match[2]} calls functions of yours, which only compiling shows; analyze a trace of the program"
     return ""
 
 

@@ -37,7 +37,7 @@ def argument(torch: Any, value: Any) -> Argument:
     if isinstance(value, torch.dtype):
         return number_format(str(value))
     if isinstance(value, (list, tuple)):
-        return tuple(argument(torch, one) for one in value)
+        return tuple(argument(torch, item) for item in value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
@@ -47,11 +47,11 @@ def argument(torch: Any, value: Any) -> Argument:
 
 def in_schema_order(schema: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """All arguments of a call in the order of its schema, with the defaults of those that are not given."""
-    found = list(args)
-    for place in range(len(found), len(schema.arguments)):
+    arguments = list(args)
+    for place in range(len(arguments), len(schema.arguments)):
         wanted = schema.arguments[place]
-        found.append(kwargs.get(wanted.name, wanted.default_value))
-    return found
+        arguments.append(kwargs.get(wanted.name, wanted.default_value))
+    return arguments
 
 
 def tensors_in(torch: Any, value: Any) -> list[Any]:
@@ -61,5 +61,5 @@ def tensors_in(torch: Any, value: Any) -> list[Any]:
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
-        return [one for part in value for one in tensors_in(torch, part)]
+        return [tensor for part in value for tensor in tensors_in(torch, part)]
     return []

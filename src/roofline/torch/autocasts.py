@@ -19,15 +19,15 @@ def ignored_autocasts(device: str) -> Iterator[set[str]]:
 
     The call is watched, not the setting: where PyTorch sees no GPU, it switches an autocast for one off.
     """
-    found: set[str] = set()
+    devices: set[str] = set()
 
-    def watched(made: Callable[..., None]) -> Callable[..., None]:
+    def watched(original: Callable[..., None]) -> Callable[..., None]:
         def init(self: Any, device_type: str, dtype: Any = None, enabled: bool = True, *args: Any, **kwargs: Any) -> None:
-            made(self, device_type, dtype, enabled, *args, **kwargs)
+            original(self, device_type, dtype, enabled, *args, **kwargs)
             if enabled and device_type != device:
-                found.add(device_type)
+                devices.add(device_type)
 
         return init
 
     with replaced(import_module("torch.amp.autocast_mode").autocast, "__init__", watched):
-        yield found
+        yield devices

@@ -73,12 +73,12 @@ def _compared(
     torch: Any, module: Any, args: tuple[Any, ...], name: str, number: DType, backward: bool, theory: Sequence[Count]
 ) -> TorchComparison:
     try:
-        found = trace(module, backward=backward)(*args)
+        traced = trace(module, backward=backward)(*args)
     except UsageError:
         raise
     except Exception as error:  # whatever the user's function raises
         raise UsageError(f"validate torch: {name}: {(str(error).splitlines() or [type(error).__name__])[0]}") from None
-    ours = _our_counts(found)
+    ours = _our_counts(traced)
     flops, both = _matrix(ours.ran), None if ours.ran.flops is None else float(ours.ran.flops)
     counts = [
         *theory,
@@ -112,10 +112,10 @@ class Ours(Struct, frozen=True):
     uncounted: tuple[str, ...]
 
 
-def _our_counts(found: Traced) -> Ours:
+def _our_counts(traced: Traced) -> Ours:
     ran, needed, square = NOTHING, NOTHING, 0.0
     uncounted = set()
-    for seen in found.calls:
+    for seen in traced.calls:
         cost, price = priced(seen.call)
         ran += cost
         if not seen.again:
@@ -134,8 +134,10 @@ def _count_with(torch: Any, peer: Peer, module: Any, args: tuple[Any, ...], back
     def forward_and_backward(*given: Any) -> None:
         result = module(*given)
         if backward:
-            wanted = [one for one in torch.utils._pytree.tree_leaves(result) if isinstance(one, torch.Tensor) and one.requires_grad]
-            torch.autograd.backward(wanted, [torch.empty_like(one) for one in wanted])
+            wanted = [
+                tensor for tensor in torch.utils._pytree.tree_leaves(result) if isinstance(tensor, torch.Tensor) and tensor.requires_grad
+            ]
+            torch.autograd.backward(wanted, [torch.empty_like(tensor) for tensor in wanted])
 
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.simplefilter("ignore")
@@ -177,10 +179,10 @@ def torch_format(torch: Any, number: DType) -> Any:
     """The PyTorch dtype of a number format."""
     names = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64", "bool": "bool"}
     name = names.get(number.name, number.name)
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    function = getattr(torch, name, None)
+    if not isinstance(function, torch.dtype):
         raise UsageError(f"PyTorch has no number format {number}; try bf16, fp16 or fp32")
-    return found
+    return function
 
 
 def _as_module(torch: Any, function: Callable[..., Any]) -> Any:

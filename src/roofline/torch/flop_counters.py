@@ -36,10 +36,10 @@ def flop_counter_mode(module: Any, args: tuple[Any, ...]) -> CounterResult:
 def torch_profiler(module: Any, args: tuple[Any, ...]) -> CounterResult:
     """`torch.profiler` with ``with_flops``: an operator inside a counted one is not counted again."""
     profiler = import_module("torch.profiler")
-    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], with_flops=True, record_shapes=True) as found:
+    with profiler.profile(activities=[profiler.ProfilerActivity.CPU], with_flops=True, record_shapes=True) as profile:
         module(*args)
-    outermost = [event for event in found.events() if event.flops and not any(parent.flops for parent in _parents(event))]
-    silent = {event.name for event in found.events() if "attention" in event.name and not event.flops}
+    outermost = [event for event in profile.events() if event.flops and not any(parent.flops for parent in _parents(event))]
+    silent = {event.name for event in profile.events() if "attention" in event.name and not event.flops}
     return CounterResult(flops=sum(event.flops for event in outermost), left_out=tuple(sorted(silent)))
 
 
@@ -56,23 +56,23 @@ def fvcore(module: Any, args: tuple[Any, ...]) -> CounterResult:
 
 
 def thop(module: Any, args: tuple[Any, ...]) -> CounterResult:
-    found, _ = import_module("thop").profile(copy.deepcopy(module), inputs=args, verbose=False)
-    return CounterResult(flops=found, left_out=("functions outside modules",))
+    macs, _ = import_module("thop").profile(copy.deepcopy(module), inputs=args, verbose=False)
+    return CounterResult(flops=macs, left_out=("functions outside modules",))
 
 
 def calflops(module: Any, args: tuple[Any, ...]) -> CounterResult:
-    found, _, _ = import_module("calflops").calculate_flops(
+    flops, _, _ = import_module("calflops").calculate_flops(
         copy.deepcopy(module), args=list(args), print_results=False, print_detailed=False, output_as_string=False
     )
-    return CounterResult(flops=found)
+    return CounterResult(flops=flops)
 
 
 def deepspeed(module: Any, args: tuple[Any, ...]) -> CounterResult:
     profiler = import_module("deepspeed.profiling.flops_profiler")
-    found, _, _ = profiler.get_model_profile(
+    flops, _, _ = profiler.get_model_profile(
         copy.deepcopy(module), args=list(args), print_profile=False, detailed=False, warm_up=0, as_string=False
     )
-    return CounterResult(flops=found)
+    return CounterResult(flops=flops)
 
 
 class Peer(Struct, frozen=True, kw_only=True):

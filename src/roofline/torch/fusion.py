@@ -65,8 +65,8 @@ def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: 
 
 def _node(seen: Seen, network: Network | None) -> Node:
     op = op_of(seen, replace(seen.call, network=network))
-    sizes = [one.elements for one in (*seen.call.all_tensors, *(seen.call.outputs or ()))]
-    outs = [one.elements for one in seen.call.outputs or ()]
+    sizes = [tensor.elements for tensor in (*seen.call.all_tensors, *(seen.call.outputs or ()))]
+    outs = [tensor.elements for tensor in seen.call.outputs or ()]
     elements, rows = max(sizes, default=0), None
     if op.category in POINTWISE:
         elements = max(outs, default=elements)
@@ -80,9 +80,9 @@ def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
     writer: dict[int, int] = {}
     makers: list[dict[int, int]] = []
     for index, node in enumerate(nodes):
-        found = {number: writer[number] for number, _ in node.seen.reads if number in writer}
-        makers.append(found)
-        for maker in set(found.values()):
+        writers = {number: writer[number] for number, _ in node.seen.reads if number in writer}
+        makers.append(writers)
+        for maker in set(writers.values()):
             nodes[maker].users.append(index)
         for number, _ in node.seen.writes:
             writer[number] = index
@@ -91,17 +91,17 @@ def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
 
 def _are_alike(nodes: Sequence[Node], first: Sequence[int], second: Sequence[int]) -> bool:
     """Whether two groups iterate over the same elements and rows; a pointwise producer of fewer elements is computed where it is used."""
-    one, other = [nodes[index] for index in first], [nodes[index] for index in second]
-    categories = {node.op.category for node in (*one, *other)}
+    ours, other = [nodes[index] for index in first], [nodes[index] for index in second]
+    categories = {node.op.category for node in (*ours, *other)}
     if not categories <= FUSIBLE or (OPTIMIZER in categories and len(categories) > 1):
         return False
-    rows = {node.rows for node in (*one, *other) if node.rows is not None}
+    rows = {node.rows for node in (*ours, *other) if node.rows is not None}
     if len({rows_of for rows_of in rows if rows_of > 1}) > 1:
         return False
-    elements, others = max(node.elements for node in one), max(node.elements for node in other)
-    if elements == others or others in {node.rows for node in one if node.rows}:
+    elements, others = max(node.elements for node in ours), max(node.elements for node in other)
+    if elements == others or others in {node.rows for node in ours if node.rows}:
         return True
-    return elements < others and all(node.rows is None for node in one)
+    return elements < others and all(node.rows is None for node in ours)
 
 
 def _kernel(nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list[int], kept: Kept, last_writer: dict[int, int]) -> Op:

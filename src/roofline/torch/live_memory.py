@@ -52,7 +52,7 @@ class LiveMemory:
 
     def peak(self, program: str, outputs: set[int]) -> PeakMemory:
         """The peak memory, with the storages that are live then; ``outputs`` are the numbers of storages that are live at the end."""
-        fixed = sum(one.bytes for one in self.arguments)
+        fixed = sum(buffer.bytes for buffer in self.arguments)
         now = most = 0
         at = -1
         for place, event in enumerate(self._events):
@@ -65,9 +65,9 @@ class LiveMemory:
                 live.add(event)
             else:
                 live.discard(~event)
-        made = [replace(self._made[number], kind="output") if number in outputs else self._made[number] for number in sorted(live)]
-        buffers = [one for one in (*self.arguments, *made) if one.bytes]
-        kept = sum(one.bytes for one in buffers if one.kind == "output")
+        created = [replace(self._made[number], kind="output") if number in outputs else self._made[number] for number in sorted(live)]
+        buffers = [buffer for buffer in (*self.arguments, *created) if buffer.bytes]
+        kept = sum(buffer.bytes for buffer in buffers if buffer.kind == "output")
         return PeakMemory(
             program=program,
             peak_bytes=fixed + most,
@@ -76,7 +76,7 @@ class LiveMemory:
             outputs=kept,
             temporaries=most - kept,
             at_peak=_by_scope(buffers),
-            largest=tuple(sorted(buffers, key=lambda one: -one.bytes)[:LARGEST]),
+            largest=tuple(sorted(buffers, key=lambda buffer: -buffer.bytes)[:LARGEST]),
         )
 
 
@@ -88,9 +88,9 @@ def _buffer(kind: str, tensor: Any, storage: Any, name: str = "", scope: str = "
 
 def _by_scope(buffers: list[LiveBuffer]) -> tuple[LiveScope, ...]:
     totals: dict[tuple[str, str], list[int]] = {}
-    for one in buffers:
-        total = totals.setdefault((one.kind, one.scope), [0, 0])
-        total[0] += one.bytes
+    for buffer in buffers:
+        total = totals.setdefault((buffer.kind, buffer.scope), [0, 0])
+        total[0] += buffer.bytes
         total[1] += 1
-    found = [LiveScope(kind=kind, scope=scope, bytes=size, buffers=count) for (kind, scope), (size, count) in totals.items()]
-    return tuple(sorted(found, key=lambda one: -one.bytes))
+    scopes = [LiveScope(kind=kind, scope=scope, bytes=size, buffers=count) for (kind, scope), (size, count) in totals.items()]
+    return tuple(sorted(scopes, key=lambda scope: -scope.bytes))

@@ -124,34 +124,34 @@ class Recorder:
             if tensor.device != self._device and "meta" in (tensor.device.type, self._device.type):
                 like = {"dtype": tensor.dtype, "device": self._device, "requires_grad": tensor.requires_grad}
                 with self.paused():
-                    made = self._torch.empty_strided(tensor.shape, tensor.stride(), **like)
+                    stand_in = self._torch.empty_strided(tensor.shape, tensor.stride(), **like)
             else:
-                made = self._without_data.from_tensor(tensor)
-            self.memory.hold_argument(made)
-            self._given[id(tensor)] = Given(tensor, made, tensor.grad if tensor.is_leaf else None)
-            self._given[id(made)] = Given(made, made, None)
+                stand_in = self._without_data.from_tensor(tensor)
+            self.memory.hold_argument(stand_in)
+            self._given[id(tensor)] = Given(tensor, stand_in, tensor.grad if tensor.is_leaf else None)
+            self._given[id(stand_in)] = Given(stand_in, stand_in, None)
         return self._given[id(tensor)].without_data
 
     def gradients(self) -> list[Any]:
         """The gradients of arguments, weights and constants."""
-        return [one.tensor.grad for one in self._given.values() if one.takes_gradients and one.tensor.grad is not None]
+        return [given.tensor.grad for given in self._given.values() if given.takes_gradients and given.tensor.grad is not None]
 
     def restore_gradients(self) -> None:
         """Restores the original gradients of the program's own tensors."""
-        for one in self._given.values():
-            if one.takes_gradients:
-                one.tensor.grad = one.gradient
+        for given in self._given.values():
+            if given.takes_gradients:
+                given.tensor.grad = given.gradient
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """A context in which every operator is recorded."""
         hooks = import_module("torch.nn.modules.module")
         with ExitStack() as stack:
-            for made in (
+            for hook in (
                 hooks.register_module_forward_pre_hook(self._enter),
                 hooks.register_module_forward_hook(self._leave, always_call=True),
             ):
-                stack.callback(made.remove)
+                stack.callback(hook.remove)
             stack.enter_context(_dispatch_mode(self._run))
             stack.enter_context(whole_attention(self._torch))
             yield
@@ -189,26 +189,26 @@ class Recorder:
     def _record(self, operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         name = operator._schema.name
         given = in_schema_order(operator._schema, args, kwargs)
-        used, made = tensors_in(self._torch, given), tensors_in(self._torch, out)
+        used, outputs = tensors_in(self._torch, given), tensors_in(self._torch, out)
         is_view = getattr(operator, "is_view", False) or self._torch.Tag.inplace_view in operator.tags
         scope, location, phase, again, sequence = self._origin()
-        for one in made:
-            self._need_size(one)
-            self.memory.hold(one, name, scope)
-        if is_view or name in FREE or not (made or used):
+        for output in outputs:
+            self._need_size(output)
+            self.memory.hold(output, name, scope)
+        if is_view or name in FREE or not (outputs or used):
             return
         call = Call(
             name,
             operator._overloadname,
-            tuple(argument(self._torch, one) for one in given),
-            tuple(described(one) for one in made),
+            tuple(argument(self._torch, value) for value in given),
+            tuple(described(output) for output in outputs),
             extra=self._extra(name),
         )
-        written = [one.alias_info is not None and one.alias_info.is_write for one in operator._schema.arguments]
+        written = [argument_of.alias_info is not None and argument_of.alias_info.is_write for argument_of in operator._schema.arguments]
         changes = [is_written for value, is_written in zip(given, written, strict=True) for _ in tensors_in(self._torch, value)]
         changed = tuple(place for place, is_written in enumerate(changes) if is_written)
         reads, repeated = self._numbered(used)
-        writes, _ = self._numbered([*made, *(used[place] for place in changed)])
+        writes, _ = self._numbered([*outputs, *(used[place] for place in changed)])
         self.calls.append(
             Seen(
                 call=call,
@@ -221,7 +221,7 @@ class Recorder:
                 writes=writes,
                 repeated=repeated,
                 operands=tuple(map(self._position, used)),
-                results=tuple(map(self._position, made)),
+                results=tuple(map(self._position, outputs)),
                 changed=changed,
                 updates=self.in_optimizer,
             )
@@ -247,9 +247,9 @@ class Recorder:
         taken: dict[int, int] = {}
         parts: set[tuple[int, int, int]] = set()
         repeated = 0
-        for one in tensors:
-            number, size = self._number(one), described(one).bytes or 0
-            part = (number, int(one.storage_offset()), size)
+        for tensor in tensors:
+            number, size = self._number(tensor), described(tensor).bytes or 0
+            part = (number, int(tensor.storage_offset()), size)
             if part in parts:
                 repeated += size
             else:
@@ -260,8 +260,8 @@ class Recorder:
     def _number(self, tensor: Any) -> int:
         """The number of a tensor's memory; memory that is reused after it was freed has a new one."""
         storage = tensor.untyped_storage()
-        held = self.memory.known.get(storage._cdata, -1)
-        key = held if held >= 0 else -1 - storage._cdata
+        number = self.memory.known.get(storage._cdata, -1)
+        key = number if number >= 0 else -1 - storage._cdata
         if key not in self._numbers:
             self._numbers[key] = self._next
             self._next += 1
@@ -277,7 +277,7 @@ class Recorder:
 
     def storages_of(self, tensors: Sequence[Any]) -> set[int]:
         """The numbers of these tensors' storages in `LiveMemory`."""
-        return {self.memory.known.get(one.untyped_storage()._cdata, -1) for one in tensors}
+        return {self.memory.known.get(tensor.untyped_storage()._cdata, -1) for tensor in tensors}
 
     def _extra(self, name: str) -> dict[str, Any]:
         """Whether the program allows tf32 for fp32 products; in traces only kernels' names show it."""
@@ -289,12 +289,12 @@ class Recorder:
         """Module path, source line, phase, whether the backward pass recomputes the call, and its sequence number."""
         node = self._torch._C._current_autograd_node()  # of the backward pass; None outside of it
         if node is None:
-            found = (self._path[-1] if self._path else "", self._line())
-            return *found, FORWARD, False, self._sequence_at(found)
+            place = (self._path[-1] if self._path else "", self._line())
+            return *place, FORWARD, False, self._sequence_at(place)
         self.has_backward = True
         if self._torch.is_grad_enabled() and self._path:
-            found = (self._path[-1], self._line())
-            return *found, BACKWARD, True, self._sequence_at(found)
+            place = (self._path[-1], self._line())
+            return *place, BACKWARD, True, self._sequence_at(place)
         return *self._origins.get(node._sequence_nr(), ("", "")), BACKWARD, False, node._sequence_nr()
 
     def _sequence_at(self, origin: tuple[str, str]) -> int:
@@ -345,11 +345,11 @@ def whole_attention(torch: Any) -> Iterator[None]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        if any(one.dim() != 4 for one in (query, key, value)):
+        if any(tensor.dim() != 4 for tensor in (query, key, value)):
             return wanted(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
         if attn_mask is None:
             return aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, scale=scale)[0]
-        saves = torch.is_grad_enabled() and any(one.requires_grad for one in (query, key, value))
+        saves = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
         return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, saves, dropout_p, is_causal, scale=scale)[0]
 
     class Attention(import_module("torch.overrides").TorchFunctionMode):  # type: ignore[misc]

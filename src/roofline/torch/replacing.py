@@ -24,8 +24,8 @@ class _Replaced(Struct, eq=False):
         """The function in the original's place: a plain one, which a class binds as a method."""
 
         def called(*args: Any, **kwargs: Any) -> Any:
-            mine = self.instead.get(get_ident())
-            return (mine[-1] if mine else self.original)(*args, **kwargs)
+            instead = self.instead.get(get_ident())
+            return (instead[-1] if instead else self.original)(*args, **kwargs)
 
         return called
 
@@ -42,15 +42,15 @@ def replaced(owner: Any, name: str, make: Callable[[Function], Function]) -> Ite
         if key not in _REPLACED:
             _REPLACED[key] = _Replaced(getattr(owner, name), {})
             setattr(owner, name, _REPLACED[key].call())
-        found = _REPLACED[key]
-        found.instead.setdefault(thread, []).append(make(found.original))
+        entry = _REPLACED[key]
+        entry.instead.setdefault(thread, []).append(make(entry.original))
     try:
-        yield found.original
+        yield entry.original
     finally:
         with _LOCK:
-            found.instead[thread].pop()
-            if not found.instead[thread]:
-                del found.instead[thread]
-            if not found.instead:
-                setattr(owner, name, found.original)
+            entry.instead[thread].pop()
+            if not entry.instead[thread]:
+                del entry.instead[thread]
+            if not entry.instead:
+                setattr(owner, name, entry.original)
                 del _REPLACED[key]

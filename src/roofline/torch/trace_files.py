@@ -53,8 +53,8 @@ def write_trace(profiler: Any, root: Path, name: str | None) -> Path:
 
 def worker_name(rank: int | None = None, process: int | None = None) -> str:
     """The name of a process in file names: its rank in a distributed program, else its process id."""
-    said = os.environ.get("RANK", "")
-    rank = int(said) if rank is None and process is None and said.isdecimal() else rank
+    rank_word = os.environ.get("RANK", "")
+    rank = int(rank_word) if rank is None and process is None and rank_word.isdecimal() else rank
     host = socket.gethostname().replace("capture", "host")  # files with that word in their names are taken for captured graphs
     return f"{host}_rank{rank}" if rank is not None else f"{host}_{process or os.getpid()}"
 
@@ -70,7 +70,7 @@ def run_folder(root: Path, name: str | None, worker: str) -> Path:
     Ranks choose the same folder without communication: the name is the same, and each has written the same number of traces.
     """
     known = (os.environ.get(variable) for variable in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "MASTER_PORT"))
-    shared = next((f"job_{one}" for one in known if one and one != "none"), None) if _world_size() > 1 else None
+    shared = next((f"job_{name}" for name in known if name and name != "none"), None) if _world_size() > 1 else None
     stem = name or shared or datetime.now().strftime("%Y_%m_%d_%H_%M_%S")
     number, run = 1, root / PROFILES / stem
     while any(run.glob(f"{worker}.*{ENDING}")):
@@ -80,8 +80,8 @@ def run_folder(root: Path, name: str | None, worker: str) -> Path:
 
 
 def _world_size() -> int:
-    said = os.environ.get("WORLD_SIZE", "")
-    return int(said) if said.isdecimal() else 1
+    size = os.environ.get("WORLD_SIZE", "")
+    return int(size) if size.isdecimal() else 1
 
 
 def pack(source: Path, target: Path, unfinished: str = "") -> Path:

@@ -20,12 +20,12 @@ WHERE = "this function"
 
 def priced(call: Call) -> tuple[Cost, Priced]:
     """The cost of a call; a PyTorch operator without a price reads its operands and writes its results, and its work is unknown."""
-    found = price(call)
-    if found.cost is not None:
-        return found.cost, found
-    if call.op.startswith("aten::") and not found.notes:
-        return traffic(call.all_tensors, call.outputs or ()) + Cost.of({UNNAMED_WORK: None}), replace(found, notes=(UNPRICED,))
-    return Cost.of({HBM: None}), replace(found, notes=found.notes or (UNPRICED,))
+    priced = price(call)
+    if priced.cost is not None:
+        return priced.cost, priced
+    if call.op.startswith("aten::") and not priced.notes:
+        return traffic(call.all_tensors, call.outputs or ()) + Cost.of({UNNAMED_WORK: None}), replace(priced, notes=(UNPRICED,))
+    return Cost.of({HBM: None}), replace(priced, notes=priced.notes or (UNPRICED,))
 
 
 def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: RuleFailures) -> tuple[list[Op], tuple[ProgramGraph, ...]]:
@@ -47,30 +47,30 @@ def ops_of(calls: Sequence[Seen], kept: Kept, network: Network | None, failures:
     return [repeated(op) for op in rows.values()], () if graph is None else (ProgramGraph(WHERE, graph, owners),)
 
 
-def repeated(one: Op) -> Op:
+def repeated(op: Op) -> Op:
     """An op whose cost is the total of its executions, from one with the cost of one execution."""
-    conventions = {name: flops * one.count for name, flops in one.conventions.items()}
-    return replace(one, cost=one.cost * one.count, kernels=one.count, conventions=conventions)
+    conventions = {name: flops * op.count for name, flops in op.conventions.items()}
+    return replace(op, cost=op.cost * op.count, kernels=op.count, conventions=conventions)
 
 
 def op_of(seen: Seen, call: Call) -> Op:
     """One call as an op."""
-    cost, found = priced(call)
+    cost, price_of = priced(call)
     if seen.repeated and cost.known(HBM):
         cost = Cost.of({**dict(cost.items()), HBM: cost[HBM] and max(0, cost.known(HBM) - seen.repeated)})
     return Op(
         name=call.op.removeprefix("aten::"),
         cost=cost,
-        label=label(seen.scope, call, found.dtype),
-        category=found.category or "unknown",
+        label=label(seen.scope, call, price_of.dtype),
+        category=price_of.category or "unknown",
         scope=seen.scope,
         location=seen.location,
         phase=seen.phase,
         work_provenance="shape",
         bytes_provenance="shape",
-        avoidable=found.recomputed,
-        conventions=dict(found.by_convention),
-        notes=found.notes,
+        avoidable=price_of.recomputed,
+        conventions=dict(price_of.by_convention),
+        notes=price_of.notes,
     )
 
 
@@ -82,6 +82,6 @@ def label(scope: str, call: Call, number: str) -> str:
     'layers/0/mlp  mm 8x4, 4x2 bf16'
     """
     name = call.op.rpartition("::")[2]
-    shapes = ", ".join("x".join(map(str, one.shape)) or "scalar" for one in call.all_tensors[:3])
+    shapes = ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in call.all_tensors[:3])
     words = " ".join(word for word in (name, shapes, number) if word)
     return f"{scope}  {words}" if scope else words

@@ -130,7 +130,7 @@ def _unit(state: State, op: Op, number: DType) -> str:
     review = state.review(module)
     found, one = review.product(*place), module.computations[place[0]][place[1]]
     inside = review.values.body(one) or ()
-    made = found.made.instruction if found else next((each for each in inside if each.opcode == "convolution"), one)
+    made = found.result.instruction if found else next((each for each in inside if each.opcode == "convolution"), one)
     return unit_at(number, review.pricer.platform, product_precision(made)).kind
 
 

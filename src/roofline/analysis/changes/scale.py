@@ -120,7 +120,7 @@ def shard(state: State, words: Words) -> None:
         place = module.place(op.name) if op.module == module.name else None
         found = review.product(*place) if place else None
         if found is not None and _sums(program, dimension, found):
-            sums.append((op, found.made.shape.bytes))
+            sums.append((op, found.result.shape.bytes))
     _grown(state, program, dimension, Fraction(1, devices))
     state.memory = _memory(state)
     if not link:

@@ -78,7 +78,7 @@ class Values:
             return frozenset((instruction.opcode,))
         known = self._opcodes.get(body.name)
         if known is None:
-            known = self._opcodes[body.name] = frozenset([one.opcode for one in body.instructions])
+            known = self._opcodes[body.name] = frozenset([instruction.opcode for instruction in body.instructions])
         return known
 
     def parts(self, computation: Computation, index: int) -> list[Value]:
@@ -114,12 +114,12 @@ class Values:
         """The computations that are the body of a loop which the author wrote."""
         if "while" not in self.module.opcodes:
             return frozenset()
-        loops = [one for each in self.module for one in each if one.opcode == "while"]
+        loops = [instruction for computation in self.module for instruction in computation if instruction.opcode == "while"]
         return frozenset([body for loop in loops for body in loop.called("body") if not self._is_divided_product(loop, body)])
 
     def _is_divided_product(self, loop: Instruction, body: int) -> bool:
         """Whether a loop is one product that the compiler divided: each step multiplies a part of an operand and sends it on."""
-        sends = any(one.opcode.startswith("collective-permute") for one in self.module.computations[body])
+        sends = any(instruction.opcode.startswith("collective-permute") for instruction in self.module.computations[body])
         return sends and bool(loop.op_name) and loop.op_name.rpartition("/")[2] != "while"
 
     def operand(self, value: Value, number: int) -> Value:
@@ -186,15 +186,15 @@ class Values:
 
     def pieces(self, value: Value, passing: frozenset[str] = RENAMED) -> list[Value]:
         """The origin of a value, or the origins of the arrays that it is concatenated from."""
-        found: list[Value] = []
+        origins: list[Value] = []
         waiting = [value]
-        while waiting and len(found) < _MOST_STEPS:
-            one = self.origin(waiting.pop(), passing)
-            if one.opcode == "concatenate":
-                waiting += reversed(self.operands(one))
+        while waiting and len(origins) < _MOST_STEPS:
+            origin = self.origin(waiting.pop(), passing)
+            if origin.opcode == "concatenate":
+                waiting += reversed(self.operands(origin))
             else:
-                found.append(one)
-        return found
+                origins.append(origin)
+        return origins
 
     def sources(self, value: Value, through: Callable[[Value], Value | None]) -> tuple[list[Value], list[Value]]:
         """The values that a value is assembled from, and the instructions on the way that ``through`` accepts.
@@ -202,21 +202,21 @@ class Values:
         The search goes back through changes of layout and format, concatenations, tuples, and loops whose trips leave the value unchanged.
         At any other instruction ``through`` returns the operand to continue with, or None if the instruction is a source.
         """
-        found, passed, waiting = list[Value](), list[Value](), [value]
-        while waiting and len(found) + len(passed) < _MOST_SOURCES:
-            one = self.origin(waiting.pop())
-            if one.opcode == "concatenate":
-                waiting += reversed(self.operands(one))
-            elif (before := self.before_loop(one)) is not None:
+        uses, passed, waiting = list[Value](), list[Value](), [value]
+        while waiting and len(uses) + len(passed) < _MOST_SOURCES:
+            origin = self.origin(waiting.pop())
+            if origin.opcode == "concatenate":
+                waiting += reversed(self.operands(origin))
+            elif (before := self.before_loop(origin)) is not None:
                 waiting.append(before)
-            elif one.opcode == "get-tuple-element":
-                waiting.append(self.operand(one, 0))
-            elif (operand := through(one)) is not None:
-                passed.append(one)
+            elif origin.opcode == "get-tuple-element":
+                waiting.append(self.operand(origin, 0))
+            elif (operand := through(origin)) is not None:
+                passed.append(origin)
                 waiting.append(operand)
             else:
-                found.append(one)
-        return found, passed
+                uses.append(origin)
+        return uses, passed
 
     def ancestors(self, value: Value, stop: frozenset[str], most: int = 200) -> Iterator[Value]:
         """The instructions that a value depends on, nearest first, itself included; operands of opcodes in ``stop`` are not followed."""
@@ -250,12 +250,12 @@ class Values:
     @cached_property
     def loops(self) -> dict[str, Value]:
         """The loops of the program, by the names of their bodies."""
-        found: dict[str, Value] = {}
+        callers: dict[str, Value] = {}
         for computation in self.module if "while" in self.module.opcodes else ():
-            for index, one in enumerate(computation.instructions):
-                if one.opcode == "while":
-                    found |= {self.module.computations[body].name: Value(computation, index) for body in one.called("body")}
-        return found
+            for index, instruction in enumerate(computation.instructions):
+                if instruction.opcode == "while":
+                    callers |= {self.module.computations[body].name: Value(computation, index) for body in instruction.called("body")}
+        return callers
 
     def body(self, instruction: Instruction) -> Computation | None:
         """The body of a fusion."""

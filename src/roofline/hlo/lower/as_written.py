@@ -151,8 +151,9 @@ def _dot(instruction: Instruction, written: Sequence[Instruction]) -> list[Instr
     )
     for role, ours, theirs in zip(roles, labels.input_spatial, labels.kernel_spatial, strict=True):
         for axes, axis, is_absent in ((left, ours, role == "columns"), (right, theirs, role == "rows")):
-            names = {"batch": axes.batch, "depth": axes.contracted}
-            (axes.absent if is_absent else names.get(role, axes.free)).append(axis)
+            by_role = {"batch": axes.batch, "depth": axes.contracted}
+            places = axes.absent if is_absent else by_role.get(role, axes.free)
+            places.append(axis)
     wanted = _wanted(instruction, roles, left, right)
     if wanted is None:
         return None

@@ -50,7 +50,7 @@ def product_precision(instruction: Instruction) -> str:
             requested = words(precision_of(_settings(instruction.backend_config_text)), "operand_precision")
         except SourceError:
             requested = ()
-    return next((one for one in ("highest", "high") if one in [word.lower() for word in requested]), "default")
+    return next((precision for precision in ("highest", "high") if precision in [word.lower() for word in requested]), "default")
 
 
 def is_linear(instruction: Instruction) -> bool:

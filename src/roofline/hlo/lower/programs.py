@@ -121,10 +121,10 @@ class _Lowering:
             count = prod(graph.arrays[product.gives[0]].shape[axis] for axis in parts)
             left, right = (_without_parts(factor, parts) for factor in (sizes.left, sizes.right))
             whole = replace(sizes, batch=sizes.batch // count, depth=sizes.depth * count, left=left, right=right)
-            made = graph.array(_without_axes(graph.arrays[product.gives[0]], parts))
-            graph.exchange(place, replace(product, params=whole, gives=(made,)))
+            uncut = graph.array(_without_axes(graph.arrays[product.gives[0]], parts))
+            graph.exchange(place, replace(product, params=whole, gives=(uncut,)))
             for at in totals:
-                graph.exchange(at, replace(graph.nodes[at], operator=Operator.VIEW, takes=(made,), params=None))
+                graph.exchange(at, replace(graph.nodes[at], operator=Operator.VIEW, takes=(uncut,), params=None))
 
     def _arrays(self, shape: Shape) -> Tree:
         """New arrays for a value of this shape."""

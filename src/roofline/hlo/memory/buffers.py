@@ -37,11 +37,11 @@ def largest_buffers(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[L
 
 def _writers(module: HloModule, names: Set[str]) -> dict[str, Instruction]:
     """The instructions of these names; for memory that is allocated before a loop, the one in the loop's body that fills it."""
-    found: dict[str, Instruction] = {}
+    first: dict[str, Instruction] = {}
     for computation in module:
         for instruction in computation:
             if instruction.name in names:
-                found.setdefault(instruction.name, instruction)
+                first.setdefault(instruction.name, instruction)
             if instruction.opcode != "while" or computation[instruction.operands[0]].opcode != "tuple":
                 continue
             root = module.computations[instruction.called("body")[0]].root_instruction
@@ -50,5 +50,5 @@ def _writers(module: HloModule, names: Set[str]) -> dict[str, Instruction]:
             for before, after in zip(computation[instruction.operands[0]].operands, root.operands, strict=False):
                 allocated = computation[before]
                 if allocated.name in names and allocated.word("custom_call_target") == "AllocateBuffer":
-                    found[allocated.name] = module.computations[instruction.called("body")[0]][after]
-    return found
+                    first[allocated.name] = module.computations[instruction.called("body")[0]][after]
+    return first

@@ -23,10 +23,10 @@ Place = tuple[str, int]  # an instruction's name, and the number of an element o
 
 def owners_of(module: HloModule) -> dict[str, str]:
     """The owners of arrays by the name of the instruction that makes them; those of others follow from their kind (`OF_KIND`)."""
-    found = dict(_exchanged(module))
+    owners = dict(_exchanged(module))
     for computation in module:
-        found |= _stacks(module, computation)
-    return found | _arguments(module)
+        owners |= _stacks(module, computation)
+    return owners | _arguments(module)
 
 
 def _exchanged(module: HloModule) -> Iterator[tuple[str, str]]:
@@ -48,15 +48,15 @@ def _arguments(module: HloModule) -> dict[str, str]:
     returned |= _alike(entry, {number: index for number, index in parameters.items() if number not in returned}, results, returned.values())
     others = [result for place, result in enumerate(results) if place not in returned.values()]
     needed = _reached(module, entry, others)
-    found = {}
+    stacks = {}
     for number, index in parameters.items():
         kind = INPUTS
         if number in returned:
             kind = STATE
         if number in returned and others:
             kind = WEIGHTS if index in needed else OPTIMIZER
-        found[entry[index].name] = kind
-    return found
+        stacks[entry[index].name] = kind
+    return stacks
 
 
 def _alike(entry: Computation, parameters: Mapping[int, int], results: Sequence[int], taken: Collection[int]) -> dict[int, int]:
@@ -95,7 +95,7 @@ def _needed(module: HloModule, computation: Computation, instruction: Instructio
 
 def _stacks(module: HloModule, computation: Computation) -> dict[str, str]:
     """The owners of arrays that loops of a computation write part by part: by the names of what allocates and what writes them."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     loops = [index for index, instruction in enumerate(computation) if instruction.opcode == "while"]
     read = {computation[index].name: _sources(computation, index) for index in loops}
     for index in loops:
@@ -107,8 +107,8 @@ def _stacks(module: HloModule, computation: Computation) -> dict[str, str]:
             writer = body[_renamed(body, after)]
             if _updates(module, writer):
                 is_read = any((loop.name, place) in sources for name, sources in read.items() if name != loop.name)
-                found[computation[before].name] = found[writer.name] = ACTIVATIONS if is_read else GRADIENTS
-    return found
+                names[computation[before].name] = names[writer.name] = ACTIVATIONS if is_read else GRADIENTS
+    return names
 
 
 def _updates(module: HloModule, instruction: Instruction) -> bool:
@@ -121,12 +121,12 @@ def _updates(module: HloModule, instruction: Instruction) -> bool:
 def _sources(computation: Computation, loop: int) -> set[Place]:
     """Of what a loop starts with, the elements of other loops' results."""
     start = computation[computation[loop].operands[0]]
-    found = set[Place]()
+    places = set[Place]()
     for operand in start.operands if start.opcode == "tuple" else ():
         element = computation[_renamed(computation, operand, stop="get-tuple-element")]
         if element.opcode == "get-tuple-element":
-            found.add((computation[element.operands[0]].name, element.integer("index") or 0))
-    return found
+            places.add((computation[element.operands[0]].name, element.integer("index") or 0))
+    return places
 
 
 def _renamed(computation: Computation, index: int, stop: str = "") -> int:

@@ -158,10 +158,10 @@ def _memory(
 def _by_owner(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveOwner, ...]:
     """The arrays by what they are for, the most bytes first."""
     owners = owners_of(module)
-    found: dict[str, list[LiveBuffer]] = {}
+    holders: dict[str, list[LiveBuffer]] = {}
     for buffer in buffers:
         if buffer.bytes:
-            found.setdefault(owners.get(buffer.name, OF_KIND[buffer.kind]), []).append(buffer)
+            holders.setdefault(owners.get(buffer.name, OF_KIND[buffer.kind]), []).append(buffer)
     rows = [
         LiveOwner(
             owner=owner,
@@ -169,6 +169,6 @@ def _by_owner(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveOwn
             buffers=len(own),
             padding=sum(buffer.padding for buffer in own),
         )
-        for owner, own in found.items()
+        for owner, own in holders.items()
     ]
     return tuple(sorted(rows, key=lambda row: -row.bytes))

@@ -83,14 +83,17 @@ class Bodies:
 
     def _like(self, number: int) -> int | None:
         computation = self.module.computations[number]
-        opcodes = {one.opcode for one in computation.instructions}
+        opcodes = {instruction.opcode for instruction in computation.instructions}
         if not opcodes <= PLAIN:
             return None
         # Only operands of a slice are needed in part, and then the axes matter.
         with_attributes = {"dot", "slice"} | _ALONG if "slice" in opcodes else {"dot"}
         # Readers share equal shapes, and the module keeps them: comparing the objects' ids is faster than comparing their fields.
-        form = [(one.opcode, id(one.shape), one.operands, one.calls and self.called(one)) for one in computation.instructions]
-        attributes = [cost_attributes(one) for one in computation.instructions if one.opcode in with_attributes]
+        form = [
+            (instruction.opcode, id(instruction.shape), instruction.operands, instruction.calls and self.called(instruction))
+            for instruction in computation.instructions
+        ]
+        attributes = [cost_attributes(instruction) for instruction in computation.instructions if instruction.opcode in with_attributes]
         return self._forms.setdefault((computation.root, computation.parameters, *form, *attributes), number)
 
     def called(self, instruction: Instruction) -> tuple[tuple[str, int], ...]:
@@ -169,9 +172,9 @@ class Bodies:
         """Adds the arithmetic of the needed part of an instruction, or of all of it if parts cannot be computed alone."""
         shape = instruction.shape
         if instruction.opcode in ELEMENTWISE:
-            if each := each_element(computation, instruction):
+            if per_element := each_element(computation, instruction):
                 elements = shape.elements  # raises for a dimension without bound
-                done.add_each(each, elements if region.whole else count(region, shape.dims))
+                done.add_each(per_element, elements if region.whole else count(region, shape.dims))
             return
         site = Site(self.module, computation, instruction, self.platform)
         if instruction.opcode == "reduce-window" and region.boxes and not region.loose:
@@ -195,12 +198,12 @@ def cost_attributes(instruction: Instruction) -> object:
 
 def _opaque(site: Site) -> Work:
     """The arithmetic of a call in a fused body, if its target has a price."""
-    found = price_call(site) if site.instruction.opcode == "custom-call" else None
-    if found is None:
+    call = price_call(site) if site.instruction.opcode == "custom-call" else None
+    if call is None:
         what = site.instruction.custom_call_target or site.instruction.opcode
         return Work(Cost.of({UNNAMED_WORK: None}), (f"the cost of {what} is unknown",))
-    amounts = tuple((resource, amount) for resource, amount in found.cost.amounts if resource.is_compute)
-    return Work(Cost(amounts, frozenset(resource for resource in found.cost.unknown if resource.is_compute)), found.notes, found.products)
+    amounts = tuple((resource, amount) for resource, amount in call.cost.amounts if resource.is_compute)
+    return Work(Cost(amounts, frozenset(resource for resource in call.cost.unknown if resource.is_compute)), call.notes, call.products)
 
 
 def _passed_on(demand: list[dict[Path, Region]], instruction: Instruction, here: Demand) -> bool:
@@ -237,10 +240,10 @@ def _all_of(shape: Shape, here: Demand) -> Region:
     dims = {leaf.dims for leaf in shape.leaves if leaf.is_array}
     if len(dims) != 1 or () in here:
         return WHOLE
-    found = NOTHING
+    union = NOTHING
     for region in here.values():
-        found = joined(found, region)
-    return found
+        union = joined(union, region)
+    return union
 
 
 def _share(shape: Shape, region: Region) -> tuple[int, int]:

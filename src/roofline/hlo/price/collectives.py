@@ -58,8 +58,8 @@ def collective(site: Site, network: Network, kind: str = "") -> Price:
     if opcode == "ragged-all-to-all":
         size = site.operands[0].shape.bytes if site.operands else 0
         notes = ("sizes are known only at run time: the whole buffer is counted",)
-    if (found := _on_slice(site, network, opcode, size, chips)) is not None:
-        return replace(found, notes=(*found.notes, *notes))
+    if (on_slice := _on_slice(site, network, opcode, size, chips)) is not None:
+        return replace(on_slice, notes=(*on_slice.notes, *notes))
     ledger = collective_ledger(opcode, size, chips, network)
     return Price(whole_cost(ledger), opcode, (*collective_notes(ledger, chips, network), *notes))
 

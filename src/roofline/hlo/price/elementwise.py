@@ -25,8 +25,8 @@ def each_element(computation: Computation, instruction: Instruction) -> tuple[tu
 
 def elementwise(site: Site, inner: Inner) -> Work:
     """The work of each element times the elements of the result."""
-    each = each_element(site.computation, site.instruction)
-    if not each:
+    per_element = each_element(site.computation, site.instruction)
+    if not per_element:
         return NO_WORK
     elements = site.instruction.shape.elements
-    return Work(Cost(tuple((resource, amount * elements) for resource, amount in each) if elements else ()))
+    return Work(Cost(tuple((resource, amount * elements) for resource, amount in per_element) if elements else ()))

@@ -41,9 +41,16 @@ class _Forms:
         """The number of an instruction of the entry, regardless of its operands."""
         known = self._kinds.get(index)
         if known is None:
-            one = instructions[index]
-            names = _without_digits(f"{one.name} {one.op_name}")
-            form = (one.opcode, id(one.shape), names, self._attributes(one), one.calls and self._called(one), one.opcode in _RUN and index)
+            instruction = instructions[index]
+            names = _without_digits(f"{instruction.name} {instruction.op_name}")
+            form = (
+                instruction.opcode,
+                id(instruction.shape),
+                names,
+                self._attributes(instruction),
+                instruction.calls and self._called(instruction),
+                instruction.opcode in _RUN and index,
+            )
             known = self._kinds[index] = self._known.setdefault(form, len(self._known))
         return known
 
@@ -57,18 +64,18 @@ class _Forms:
         return self._numbers[computation]
 
     def _form(self, body: Computation) -> Hashable:
-        each = [
+        forms = [
             (
-                one.opcode,
-                id(one.shape),  # readers share equal shapes, and the module keeps them
-                one.operands,
-                self._attributes(one),
-                one.calls and self._called(one),
-                _without_digits(one.op_name) if one.opcode in _NAMED else b"",
+                instruction.opcode,
+                id(instruction.shape),  # readers share equal shapes, and the module keeps them
+                instruction.operands,
+                self._attributes(instruction),
+                instruction.calls and self._called(instruction),
+                _without_digits(instruction.op_name) if instruction.opcode in _NAMED else b"",
             )
-            for one in body.instructions
+            for instruction in body.instructions
         ]
-        return body.root, body.parameters, *each
+        return body.root, body.parameters, *forms
 
     def _attributes(self, instruction: Instruction) -> Hashable:
         """The attributes of an instruction without the names of the computations it calls; its id if the attributes cannot be compared."""

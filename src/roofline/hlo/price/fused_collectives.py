@@ -33,35 +33,39 @@ def started_channels(module: HloModule) -> frozenset[Channel]:
     return frozenset(
         channel_of(computation[index])
         for computation in module
-        if any(one.custom_call_target == START for one in computation if one.opcode == "custom-call")
+        if any(instruction.custom_call_target == START for instruction in computation if instruction.opcode == "custom-call")
         for index in _handed_to(computation, START)
     )
 
 
 def fused_exchanges(body: Computation, started: frozenset[Channel]) -> FusedExchanges:
     """The collectives of a fused body; ``started`` are the asynchronous ones of the module."""
-    inside = [index for index, one in enumerate(body) if one.opcode in COLLECTIVES]
+    inside = [index for index, instruction in enumerate(body) if instruction.opcode in COLLECTIVES]
     starting, ending = set(_handed_to(body, START)), set(_handed_to(body, DONE))
     going_on = {index for index in inside if index not in starting and (index in ending or channel_of(body[index]) in started)}
     counted = tuple((index, _kind(body, index)) for index in inside if index not in going_on)
     if not (starting or going_on):
         return FusedExchanges(counted)
-    calls = {index for index, one in enumerate(body) if one.opcode == "custom-call" and one.custom_call_target in (START, DONE)}
+    calls = {
+        index
+        for index, instruction in enumerate(body)
+        if instruction.opcode == "custom-call" and instruction.custom_call_target in (START, DONE)
+    }
     return FusedExchanges(counted, frozenset({*inside, *calls, *body.parameters}), is_asynchronous=True)
 
 
 def started(parts: Iterable[Instruction]) -> Instruction | None:
     """The collective that a fusion of these parts starts."""
     parts = tuple(parts)
-    starts = any(one.opcode == "custom-call" and one.custom_call_target == START for one in parts)
-    return next((one for one in parts if one.opcode in COLLECTIVES), None) if starts else None
+    starts = any(part.opcode == "custom-call" and part.custom_call_target == START for part in parts)
+    return next((part for part in parts if part.opcode in COLLECTIVES), None) if starts else None
 
 
 def exchange_alone(parts: Iterable[Instruction]) -> str:
     """The kind of the collective of a fusion that does nothing else than move its operand and result; empty for any other."""
     body = tuple(parts)
-    inside = [index for index, one in enumerate(body) if one.opcode in COLLECTIVES]
-    arrays = {one.opcode for one in body if one.shape.is_array and one.shape.rank} - COLLECTIVES
+    inside = [index for index, instruction in enumerate(body) if instruction.opcode in COLLECTIVES]
+    arrays = {instruction.opcode for instruction in body if instruction.shape.is_array and instruction.shape.rank} - COLLECTIVES
     if len(inside) != 1 or not arrays <= _MOVES:
         return ""
     return _kind(body, inside[0]) or body[inside[0]].opcode
@@ -83,5 +87,5 @@ def _handed_to(body: Computation, target: str) -> Iterator[int]:
 
 def _kind(body: Sequence[Instruction] | Computation, index: int) -> str:
     """What a collective is counted as: an all-reduce of which each device keeps its own slice is a reduce-scatter."""
-    users = [one.opcode for one in body if index in one.operands]
+    users = [instruction.opcode for instruction in body if index in instruction.operands]
     return "reduce-scatter" if body[index].opcode == "all-reduce" and users and all(opcode == "dynamic-slice" for opcode in users) else ""

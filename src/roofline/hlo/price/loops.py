@@ -85,13 +85,13 @@ class Loops(Struct):
 
     def _start(self, number: int, loop: Instruction, slot: Slot, depth: int = 0) -> Value | None:
         """The value of a slot before the first iteration, if it is a constant."""
-        found = self._value(number, loop.operands[0], slot, self._outer(number, depth), depth + 1)
-        return found if found is not None and found.slot is None else None
+        start = self._value(number, loop.operands[0], slot, self._outer(number, depth), depth + 1)
+        return start if start is not None and start.slot is None else None
 
     def _number(self, number: int, loop: Instruction, slot: Slot) -> int | None:
         """The whole number in a slot before the first iteration, if it is a constant."""
-        found = self._start(number, loop, slot)
-        return found.constant if found is not None and found.array is None else None
+        initial = self._start(number, loop, slot)
+        return initial.constant if initial is not None and initial.array is None else None
 
     def _next(self, loop: Instruction, slot: Slot, bind: Bind, depth: int = 0) -> Value | None:
         """The value of a slot after an iteration."""

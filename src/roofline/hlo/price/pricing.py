@@ -98,7 +98,7 @@ class Pricer:
         instruction = site.instruction
         rule = RULES.get(instruction.opcode, _unknown)
         try:
-            found = rule(self, site)
+            price = rule(self, site)
         except FormulaError as error:
             # A dimension without bound, a window that cannot be counted: the program is valid, its cost is unknown.
             return Price(Cost.of({UNNAMED_WORK: None, HBM: None}), instruction.opcode, (str(error),))
@@ -108,14 +108,18 @@ class Pricer:
             raise SourceError(f"{where}: its attributes do not fit its operands ({error}); is the file damaged?") from None
         if (devices := even_share(instruction)) > 1:
             note = f"an even share of {devices:,} devices is assumed"
-            found = replace(found, cost=found.cost * Fraction(1, devices), notes=(*found.notes, note))
-        if (found.cost.amounts or found.cost.unknown) and instruction.shape.is_dynamic:
-            return replace(found, notes=(*found.notes, "dynamic dimensions are counted at their upper bound"))
-        return found
+            price = replace(price, cost=price.cost * Fraction(1, devices), notes=(*price.notes, note))
+        if (price.cost.amounts or price.cost.unknown) and instruction.shape.is_dynamic:
+            return replace(price, notes=(*price.notes, "dynamic dimensions are counted at their upper bound"))
+        return price
 
     def sites(self, computation: Computation) -> list[Site]:
         """The instructions of a computation that may cost something."""
-        return [Site(self.module, computation, one, self.platform) for one in computation.instructions if one.opcode not in FREE]
+        return [
+            Site(self.module, computation, instruction, self.platform)
+            for instruction in computation.instructions
+            if instruction.opcode not in FREE
+        ]
 
     def total(self, number: int) -> Total:
         """One run of a computation: the sum of its instructions."""
@@ -123,9 +127,9 @@ class Pricer:
         if known is None:
             cost, least = Sum(), Sum()
             for site in self.sites(self.module.computations[number]):
-                found = self.price(site)
-                cost.add(found.cost)
-                least.add(found.cost if found.least is None else found.least)
+                price = self.price(site)
+                cost.add(price.cost)
+                least.add(price.cost if price.least is None else price.least)
             known = self._totals[number] = Total(cost.cost, least.cost)
         return known
 
@@ -247,14 +251,14 @@ def _copy_start(pricer: Pricer, site: Site) -> Price:
 def _loop(pricer: Pricer, site: Site) -> Price:
     """Trip count x (body + condition)."""
     runs = [pricer.total(call.computation) for call in site.instruction.calls]
-    each: Cost = sum((run.cost for run in runs), NOTHING)
+    cost: Cost = sum((run.cost for run in runs), NOTHING)
     least: Cost = sum((run.least for run in runs), NOTHING)
     trips = pricer.trip_count(site)
     if trips is None:
         note = trips_note(site.instruction.name)
-        return Price(uncertain(each), "while", (note,))
+        return Price(uncertain(cost), "while", (note,))
     least = least * trips
-    return Price(each * trips, "while", (f"{trips:,} times",), None if least == each * trips else least)
+    return Price(cost * trips, "while", (f"{trips:,} times",), None if least == cost * trips else least)
 
 
 def _branches(pricer: Pricer, site: Site) -> Price:
@@ -264,9 +268,9 @@ def _branches(pricer: Pricer, site: Site) -> Price:
         return _unknown(pricer, site)
     totals = [pricer.total(number) for number in branches]
     cost = pricer.total(pricer.most_expensive(branches)).cost
-    least = min((found.least for found in totals), key=_weight)
+    least = min((total.least for total in totals), key=_weight)
     # A branch with an unknown cost might be the most expensive.
-    unknown = frozenset().union(*(found.cost.unknown for found in totals))
+    unknown = frozenset().union(*(total.cost.unknown for total in totals))
     return Price(Cost(cost.amounts, cost.unknown | unknown), "conditional", (branch_note(len(branches), least),), least)
 
 
@@ -290,32 +294,32 @@ def _called(pricer: Pricer, site: Site) -> Price:
     """A call: the cost of the computation it runs."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
-    found = pricer.total(site.instruction.calls[0].computation)
-    return Price(found.cost, "call", (), None if found.least == found.cost else found.least)
+    total = pricer.total(site.instruction.calls[0].computation)
+    return Price(total.cost, "call", (), None if total.least == total.cost else total.least)
 
 
 def _started(pricer: Pricer, site: Site) -> Price:
     """An asynchronous operation, counted where it starts."""
     if not site.instruction.calls:
         return _unknown(pricer, site)
-    found = _priced_parts(pricer, site.instruction.calls[0].computation)
-    if len(found) == 1:
-        return found[0]
+    parts = _priced_parts(pricer, site.instruction.calls[0].computation)
+    if len(parts) == 1:
+        return parts[0]
     total = Sum()
-    for priced in found:
+    for priced in parts:
         total.add(priced.cost, notes=priced.notes)
-    return Price(total.cost, found[-1].category if found else "async", tuple(total.notes))
+    return Price(total.cost, parts[-1].category if parts else "async", tuple(total.notes))
 
 
 def _priced_parts(pricer: Pricer, number: int) -> list[Price]:
     """The prices of what a computation runs, through calls: work of a SparseCore is a call in an asynchronous one, or several."""
-    found: list[Price] = []
-    for one in pricer.sites(pricer.module.computations[number]):
-        if _is_call(one):
-            found += _priced_parts(pricer, one.instruction.calls[0].computation)
-        elif (priced := pricer.price(one)).cost != NOTHING:
-            found.append(priced)
-    return found
+    parts: list[Price] = []
+    for inner in pricer.sites(pricer.module.computations[number]):
+        if _is_call(inner):
+            parts += _priced_parts(pricer, inner.instruction.calls[0].computation)
+        elif (priced := pricer.price(inner)).cost != NOTHING:
+            parts.append(priced)
+    return parts
 
 
 def _is_call(site: Site) -> bool:

@@ -59,7 +59,7 @@ def program(
     ``platform`` is detected from the program unless given, ``link`` is by default the platform's usual one; ``trips`` are trip counts by
     the name of the while, for loops whose trip count depends on data.
     """
-    return Workload(tuple(found.op for found in executed(module, platform, link=link, trips=trips)))
+    return Workload(tuple(run.op for run in executed(module, platform, link=link, trips=trips)))
 
 
 def executed(
@@ -75,13 +75,13 @@ def executed_by(pricer: Pricer) -> tuple[Executed, ...]:
     module = pricer.module
     return tuple(
         Executed(
-            Site(module, module.computations[one.computation], one.instruction, pricer.platform),
-            one.price,
-            one.runs.count,
-            one.runs.is_certain,
-            op_of(module, one, Origin.of(module, one.instruction)),
+            Site(module, module.computations[run.computation], run.instruction, pricer.platform),
+            run.price,
+            run.runs.count,
+            run.runs.is_certain,
+            op_of(module, run, Origin.of(module, run.instruction)),
         )
-        for one in running(pricer)
+        for run in running(pricer)
     )
 
 
@@ -166,7 +166,7 @@ class Origin(Struct, frozen=True, gc=False):
 
 def op_of(
     module: HloModule,
-    one: Running,
+    run: Running,
     origin: Origin,
     *,
     label: str = "",
@@ -175,14 +175,14 @@ def op_of(
     operation: Operation | None = None,
 ) -> Op:
     """The op of an instruction that runs."""
-    priced, runs = one.price, one.runs
+    priced, runs = run.price, run.runs
     cost = priced.cost if runs.count == 1 else priced.cost * runs.count
     return Op(
-        name=one.instruction.name,
+        name=run.instruction.name,
         cost=cost if runs.is_certain else uncertain(cost),
         label=label,
         count=runs.count,
-        kernels=None if one.instruction.opcode == "custom-call" else runs.count,
+        kernels=None if run.instruction.opcode == "custom-call" else runs.count,
         category=priced.category,
         module=module.name,
         scope=origin.scope,
@@ -195,6 +195,6 @@ def op_of(
         takes=takes,
         gives=gives,
         operation=operation,
-        compiled=compiled(one.instruction, priced),
+        compiled=compiled(run.instruction, priced),
         notes=(*priced.notes, *runs.notes) if runs.notes else priced.notes,
     )

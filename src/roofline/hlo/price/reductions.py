@@ -54,11 +54,11 @@ def reduce_window(site: Site, inner: Inner) -> Work:
 def windows_within(site: Site, inner: Inner, boxes: tuple[Box, ...]) -> Work:
     """The arithmetic of the windows in some boxes of the result, at most that of all of it."""
     sides = _sides(site)
-    each = (
+    per_element = (
         prod(pairs_within(side, size, outputs) for (side, size, _), outputs in zip(sides, box, strict=True)) - prod(map(len, box))
         for box in boxes
     )
-    return _times(_applied(site, inner), min(sum(each), _applications(site)))
+    return _times(_applied(site, inner), min(sum(per_element), _applications(site)))
 
 
 def _applications(site: Site) -> int:

@@ -50,15 +50,15 @@ def planned_span(span: Span, plan: Plan | None, topology: Topology | None, torus
 
 def _spanned(groups: Sequence[tuple[int, ...]], size: int, topology: Topology) -> frozenset[int] | None:
     """The axes, by number, that every group spans whole; the devices of a chip are the one after the last. ``None`` if they do not."""
-    found: frozenset[int] | None = None
+    axes: frozenset[int] | None = None
     for group in groups:
         places = [_place(device, topology) for device in group]
         varied = frozenset(axis for axis in range(len(topology.axes) + 1) if len({place[axis] for place in places}) > 1)
-        if found not in (None, varied) or max(group, default=0) >= topology.devices:
+        if axes not in (None, varied) or max(group, default=0) >= topology.devices:
             return None
-        found = varied
+        axes = varied
     sides = (*(axis.size for axis in topology.axes), topology.devices_per_chip)
-    return found if found and prod(sides[axis] for axis in found) == size else None
+    return axes if axes and prod(sides[axis] for axis in axes) == size else None
 
 
 def _place(device: int, topology: Topology) -> tuple[int, ...]:
@@ -112,7 +112,7 @@ def crossed_links(pairs: Sequence[tuple[int, int]], topology: Topology) -> Cross
         for axis in axes:
             path = _path(start[axis], end[axis], topology.axes[axis])
             farthest = max(farthest, len(path) - 1)
-            load.update((axis, start[:axis], start[axis + 1 :], one, other) for one, other in pairwise(path))
+            load.update((axis, start[:axis], start[axis + 1 :], before, other) for before, other in pairwise(path))
     return Crossed(max(load.values(), default=0), farthest, axes=tuple(sorted({axis for axes in moved for axis in axes})))
 
 

@@ -81,11 +81,11 @@ class Traffic(Struct):
 
 def _bytes_needed(uses: list[tuple[Shape, Region]]) -> int:
     """Bytes of one buffer that several uses need: their union if the dimensions are the same, else their sum, at most the buffer's size."""
-    found: dict[tuple[int, ...], tuple[Shape, Region]] = {}
+    regions: dict[tuple[int, ...], tuple[Shape, Region]] = {}
     for shape, region in uses:
-        found[shape.dims] = (shape, joined(found.get(shape.dims, (shape, NOTHING))[1], region))
-    each = [bytes_of(shape, count(region, shape.dims)) for shape, region in found.values()]
-    return min(sum(each), max(bytes_of(shape, shape.elements) for shape, _ in found.values()))
+        regions[shape.dims] = (shape, joined(regions.get(shape.dims, (shape, NOTHING))[1], region))
+    sizes = [bytes_of(shape, count(region, shape.dims)) for shape, region in regions.values()]
+    return min(sum(sizes), max(bytes_of(shape, shape.elements) for shape, _ in regions.values()))
 
 
 def part_of(shape: Shape, path: Path) -> Shape:

@@ -85,8 +85,8 @@ def _number(instruction: Instruction, number: str, called: Called, place: int) -
     """The number format of a result whose operand has the format ``number``."""
     opcode = instruction.opcode
     if opcode in ("map", "reduce"):
-        made = called["to_apply"]
-        return (made.parts or (made,))[place].dtype
+        body = called["to_apply"]
+        return (body.parts or (body,))[place].dtype
     if opcode in ("compare", "is-finite"):
         return "pred"
     kind = instruction.word("fft_type") if opcode == "fft" else ""

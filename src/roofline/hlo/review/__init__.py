@@ -111,10 +111,10 @@ class Review:
         """The order of the ops of the workload, of a program of the TPU compiler, whose core runs one at a time and which states cycles."""
         if self._compiled.platform != "tpu" or not self._compiled.module.is_scheduled:
             return None
-        if not any(compiled(one.instruction, one.price).cycles for one in self.running):
+        if not any(compiled(run.instruction, run.price).cycles for run in self.running):
             return None
-        ops = {(one.computation, one.index): number for number, one in enumerate(self.running)}
-        beside = [number for number, one in enumerate(self.running) if compiled(one.instruction, one.price).beside]
+        ops = {(run.computation, run.index): number for number, run in enumerate(self.running)}
+        beside = [number for number, run in enumerate(self.running) if compiled(run.instruction, run.price).beside]
         return self._failures.attempt("schedules", schedule_of, self._compiled, ops, frozenset(beside))
 
     def label(self, computation: int, index: int, scope: str, location: str) -> str:
@@ -143,11 +143,11 @@ class Review:
 
     def _value(self, index: int) -> str:
         kernels = self._of(self.module.entry)
-        found = kernels.product(index)
+        product = kernels.product(index)
         try:
-            if found is None:
+            if product is None:
                 return self._fingerprints.of(Value(kernels.computation, index)) if index in kernels.convolutions else ""
-            return self._fingerprints.of(found.made)
+            return self._fingerprints.of(product.result)
         except (SourceError, FormulaError):
             return ""
 
@@ -155,8 +155,8 @@ class Review:
         """The operation and sizes of an instruction with this cost."""
         kernels, place = self._representative(computation, index)
         if (computation, place) not in self._operations:
-            found = self._failures.attempt("operations", _operation, kernels, place, cost) if cost != NOTHING else None
-            self._operations[computation, place] = found
+            operation = self._failures.attempt("operations", _operation, kernels, place, cost) if cost != NOTHING else None
+            self._operations[computation, place] = operation
         return self._operations[computation, place]
 
     def product(self, computation: int, index: int) -> Product | None:
@@ -197,23 +197,23 @@ class Review:
     @cached_property
     def _has_products(self) -> bool:
         kernels, _ = self._representative(self.module.entry, 0)
-        loops = any(one.opcode == "while" for one in self.module.entry_computation)
+        loops = any(instruction.opcode == "while" for instruction in self.module.entry_computation)
         return loops or bool(kernels.products or kernels.convolutions)
 
-    def reviewed(self, one: Running) -> Op:
+    def reviewed(self, run: Running) -> Op:
         """The op of an instruction that runs, with its label."""
-        number, index, instruction = one.computation, one.index, one.instruction
+        number, index, instruction = run.computation, run.index, run.instruction
         kernels, place = self._representative(number, index)
         kind = self._kinds.get((number, place))
         if kind is None:
-            kind = self._kinds[number, place] = self._kind(kernels, place, one)
+            kind = self._kinds[number, place] = self._kind(kernels, place, run)
         words = kind.words
         if instruction.opcode == "fusion":  # its label may use its own name
             words = self._words(instruction, kind.product, kind.is_split)
         origin = Origin.of(self.module, instruction)
         return op_of(
             self.module,
-            one,
+            run,
             origin,
             label=self._label(instruction, words, origin),
             takes=kind.takes,
@@ -221,16 +221,16 @@ class Review:
             operation=kind.operation,
         )
 
-    def _kind(self, kernels: Kernels, place: int, one: Running) -> _Kind:
+    def _kind(self, kernels: Kernels, place: int, run: Running) -> _Kind:
         """What a representative kernel shares with the kernels it represents."""
-        number, index = one.computation, one.index
+        number, index = run.computation, run.index
         product, is_split = self._product(kernels, place)
         takes, gives = self.exchanged(number, index)
         return _Kind(
             product=product,
             is_split=is_split,
-            words=self._words(one.instruction, product, is_split),
-            operation=self.operation(number, index, one.price.cost),
+            words=self._words(run.instruction, product, is_split),
+            operation=self.operation(number, index, run.price.cost),
             takes=takes,
             gives=gives,
         )

@@ -37,27 +37,27 @@ class Fingerprints:
         return self._of(value)
 
     def _of(self, value: Value, depth: int = 0) -> str:
-        made = self._values.origin(value, RENAMED)
-        key = (made.computation.name, made.index, *(fusion.name for _, fusion in made.inside))
+        origin = self._values.origin(value, RENAMED)
+        key = (origin.computation.name, origin.index, *(fusion.name for _, fusion in origin.inside))
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = self._compute(made, depth) if depth < _DEEPEST else ""
+            known = self._known[key] = self._compute(origin, depth) if depth < _DEEPEST else ""
         return known
 
-    def _compute(self, made: Value, depth: int) -> str:
-        instruction = made.instruction
-        if instruction.opcode in _NO_VALUE or not made.shape.is_array:
+    def _compute(self, value: Value, depth: int) -> str:
+        instruction = value.instruction
+        if instruction.opcode in _NO_VALUE or not value.shape.is_array:
             return ""
         if instruction.opcode == "parameter":
-            name = instruction.op_name if not made.inside else ""
-            return _digest("argument", name, made.shape.dtype, str(made.shape.dims)) if name else ""
-        found = product(self._values, made)
-        sides = [found.left, found.right] if found is not None else list(self._values.operands(made))
+            name = instruction.op_name if not value.inside else ""
+            return _digest("argument", name, value.shape.dtype, str(value.shape.dims)) if name else ""
+        factors = product(self._values, value)
+        sides = [factors.left, factors.right] if factors is not None else list(self._values.operands(value))
         parts = [self._of(side, depth + 1) for side in sides]
         if "" in parts:
             return ""
-        attributes = str(found.dims) if found is not None else _attributes(instruction)
-        return _digest("dot" if found is not None else instruction.opcode, attributes, str(made.shape.dims), *parts)
+        attributes = str(factors.dims) if factors is not None else _attributes(instruction)
+        return _digest("dot" if factors is not None else instruction.opcode, attributes, str(value.shape.dims), *parts)
 
 
 def _attributes(instruction: Instruction) -> str:

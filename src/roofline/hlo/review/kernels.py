@@ -30,7 +30,7 @@ class Product(Struct, frozen=True, kw_only=True):
 
     left: Value
     right: Value
-    made: Value
+    result: Value
     dims: DotDimensions
     batch: int
     rows: int
@@ -118,7 +118,7 @@ class Kernels:
     @cached_property
     def products(self) -> dict[int, Product]:
         """The kernels that cost something and compute a product."""
-        return {index: found for index in self.costs if (found := self.product(index)) is not None}
+        return {index: of_kernel for index in self.costs if (of_kernel := self.product(index)) is not None}
 
     @cached_property
     def convolutions(self) -> frozenset[int]:
@@ -143,24 +143,24 @@ class Kernels:
                 yield index, cost
 
 
-def product(values: Values, made: Value) -> Product | None:
+def product(values: Values, result: Value) -> Product | None:
     """The product that an instruction computes; ``None`` for other instructions, and for one of empty arrays, which computes nothing."""
-    instruction = made.instruction
+    instruction = result.instruction
     dims = product_dimensions(instruction)
     if dims is None or len(instruction.operands) < 2:
         return None
-    left, right = values.operand(made, 0), values.operand(made, 1)
+    left, right = values.operand(result, 0), values.operand(result, 1)
     sizes = product_sizes(dims, left.shape.dims, right.shape.dims)
     if sizes is None:
         return None
     batch, rows, depth, columns = sizes
     groups = 0
     if instruction.opcode == "ragged-dot" and len(instruction.operands) > 2:
-        groups = values.operand(made, 2).shape.dims[-1]
+        groups = values.operand(result, 2).shape.dims[-1]
         columns //= max(prod(right.shape.dims[axis] for axis in instruction.integers("rhs_group_dims")), 1)
     if min(batch, rows, depth, columns) < 1:
         return None
-    return Product(left=left, right=right, made=made, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns, groups=groups)
+    return Product(left=left, right=right, result=result, dims=dims, batch=batch, rows=rows, depth=depth, columns=columns, groups=groups)
 
 
 def _is_convolution(instruction: Instruction) -> bool:

@@ -83,7 +83,7 @@ def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction]
         return f"{where}  {exchange} {words.sizes}"
     if words.is_product:
         return f"{where}  {_product_word(origin.op_name, words.main)} {words.sizes}"
-    if origin.op_name.endswith(_PRODUCTS) and not any(one.opcode in _MULTIPLYING for one in (instruction, *parts)):
+    if origin.op_name.endswith(_PRODUCTS) and not any(part.opcode in _MULTIPLYING for part in (instruction, *parts)):
         return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
     return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
 
@@ -117,8 +117,8 @@ def _main(instruction: Instruction, parts: Iterable[Instruction]) -> str:
         return instruction.opcode
     if word := _fused_word(_NUMBERED.sub("", instruction.name)):
         return word
-    busy = [one for one in parts if one.opcode not in _IDLE]
-    return max(busy, key=lambda one: one.shape.elements).opcode if busy else "copy"
+    busy = [part for part in parts if part.opcode not in _IDLE]
+    return max(busy, key=lambda part: part.shape.elements).opcode if busy else "copy"
 
 
 @lru_cache(maxsize=1_000)  # a program repeats its kernels for each layer

@@ -40,8 +40,8 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     product = kernels.product(index)
     if product is not None:
         return _product(product, cost)
-    if (found := _convolution(kernels, instruction, cost)) is not None:
-        return found
+    if (convolution := _convolution(kernels, instruction, cost)) is not None:
+        return convolution
     if instruction.opcode == "custom-call":
         return _attention(kernels, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
@@ -54,13 +54,17 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return Streamed(kind=BYTE_TRANSPOSE, elements=moved)
     body = kernels.values.body(instruction)
     parts = body or (instruction,)
-    kind = INTERLEAVED if _interleaves(parts) else COMPLEX if _computes_complex_numbers(parts) else "fusion"
+    kind = "fusion"
+    if _interleaves(parts):
+        kind = INTERLEAVED
+    elif _computes_complex_numbers(parts):
+        kind = COMPLEX
     return Streamed(kind=kind, narrowed=_narrowed(instruction, body))
 
 
 def _narrowed(instruction: Instruction, body: Computation | None) -> int:
     """The elements that a kernel converts to 8-bit floats."""
-    if not any(one.opcode == "convert" for one in body or (instruction,)):
+    if not any(part.opcode == "convert" for part in body or (instruction,)):
         return 0
     return sum(shape.elements for shape in instruction.shape.leaves if shape.is_array and shape.number.rate == EIGHT_BITS)
 
@@ -71,7 +75,7 @@ def _transposed_bytes(kernels: Kernels, instruction: Instruction) -> int:
     if not shape.is_array or not shape.dims or shape.number.bits != NARROW or len(instruction.operands) != 1:
         return 0
     body = kernels.values.body(instruction)
-    parts = [one for one in body if one.opcode not in ("parameter", "bitcast")] if body else [instruction]
+    parts = [part for part in body if part.opcode not in ("parameter", "bitcast")] if body else [instruction]
     if len(parts) != 1 or parts[0].opcode not in ("copy", "transpose"):
         return 0
     moved, axis = parts[0], parts[0].shape.minor_axis
@@ -97,34 +101,36 @@ def _interleaves(parts: Iterable[Instruction]) -> bool:
     element of arrays of several sizes.
     """
     halves = set()
-    for one in parts:
-        if one.opcode == "pad" and any(side.interior for side in one.padding):
+    for part in parts:
+        if part.opcode == "pad" and any(side.interior for side in part.padding):
             return True
-        if one.opcode == "slice" and any(side.stride > 1 for side in one.slices):
-            halves.add(one.shape.elements)
+        if part.opcode == "slice" and any(side.stride > 1 for side in part.slices):
+            halves.add(part.shape.elements)
     return len(halves) > 1
 
 
 def _computes_complex_numbers(parts: Iterable[Instruction]) -> bool:
     """Whether a kernel computes with complex numbers, other than to move them."""
-    computing = (one for one in parts if one.opcode in ELEMENTWISE or one.opcode == "reduce")
-    return any(leaf.is_array and leaf.number.name.startswith("complex") for one in computing for leaf in one.shape.leaves)
+    computing = (part for part in parts if part.opcode in ELEMENTWISE or part.opcode == "reduce")
+    return any(leaf.is_array and leaf.number.name.startswith("complex") for part in computing for leaf in part.shape.leaves)
 
 
-def _product(found: Found, cost: Cost) -> Product:
-    compute = next((resource.kind for resource, _ in cost.amounts if resource.unit == "matrix"), found.left.shape.number.rate)
-    formats = [side.shape.number.name if side.shape.is_array else compute for side in (found.left, found.right, found.made)]
+def _product(factors: Found, cost: Cost) -> Product:
+    compute = next((resource.kind for resource, _ in cost.amounts if resource.unit == "matrix"), factors.left.shape.number.rate)
+    formats = [side.shape.number.name if side.shape.is_array else compute for side in (factors.left, factors.right, factors.result)]
     return Product(
-        m=found.rows,
-        k=found.depth,
-        n=found.columns,
-        batch=found.batch,
-        groups=found.groups,
+        m=factors.rows,
+        k=factors.depth,
+        n=factors.columns,
+        batch=factors.batch,
+        groups=factors.groups,
         left=formats[0],
         right=formats[1],
         out=formats[2],
         compute=compute,
-        widened=sum([side.shape.bytes - _stored(side).bytes for side in (found.left, found.right) if side.inside and side.shape.is_array]),
+        widened=sum(
+            [side.shape.bytes - _stored(side).bytes for side in (factors.left, factors.right) if side.inside and side.shape.is_array]
+        ),
     )
 
 
@@ -133,7 +139,11 @@ def _stored(side: Value) -> Shape:
     value, elements = side, side.shape.elements
     while value.inside and value.opcode != "parameter":
         operands = [Value(value.computation, index, value.inside) for index in value.instruction.operands]
-        same = [one for one in operands if one.opcode != "broadcast" and one.shape.is_array and one.shape.elements == elements]
+        same = [
+            operand
+            for operand in operands
+            if operand.opcode != "broadcast" and operand.shape.is_array and operand.shape.elements == elements
+        ]
         if len(same) != 1 or value.opcode in DOTS:
             break
         value = same[0]
@@ -143,18 +153,18 @@ def _stored(side: Value) -> Shape:
 
 def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Convolution | None:
     """A convolution: alone, as a library call, or the only product of a fusion that needs all of its result."""
-    computation, made, alone = kernels.computation, instruction, True
+    computation, product, alone = kernels.computation, instruction, True
     if body := kernels.values.body(instruction):
         if CONVOLUTION not in kernels.values.opcodes(instruction):
             return None
-        inner = [one for one in body.instructions if one.opcode in (CONVOLUTION, *DOTS)]
-        if len(inner) != 1 or any(one.opcode in _PARTIAL for one in body.instructions):
+        inner = [inside for inside in body.instructions if inside.opcode in (CONVOLUTION, *DOTS)]
+        if len(inner) != 1 or any(inside.opcode in _PARTIAL for inside in body.instructions):
             return None
-        computation, made, alone = body, inner[0], False
-    is_call = made.opcode == "custom-call" and made.custom_call_target in CONVOLUTION_CALLS
-    if (made.opcode != CONVOLUTION and not is_call) or not made.operands:
+        computation, product, alone = body, inner[0], False
+    is_call = product.opcode == "custom-call" and product.custom_call_target in CONVOLUTION_CALLS
+    if (product.opcode != CONVOLUTION and not is_call) or not product.operands:
         return None
-    site = Site(kernels.module, computation, made, kernels.platform)
+    site = Site(kernels.module, computation, product, kernels.platform)
     number = site.operands[0].shape.number
     compute = next((resource.kind for resource, _ in cost.amounts if resource.unit == "matrix"), number.rate)
     if number.name.startswith("complex"):  # four products for one
@@ -164,17 +174,17 @@ def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Conv
     except (Misfit, SourceError, FormulaError, IndexError, ValueError):
         return None
     moved = cost.known(HBM) if alone and HBM not in cost.unknown else None
-    groups = made.feature_group_count
+    groups = product.feature_group_count
     return Convolution(batch=batch, features=features, pairs=pairs, bytes=moved, compute=compute, groups=groups)
 
 
 def _attention(kernels: Kernels, instruction: Instruction) -> Attention | None:
     site = Site(kernels.module, kernels.computation, instruction, kernels.platform)
     try:
-        found = attention_of(site)
+        attention = attention_of(site)
     except (Misfit, SourceError, FormulaError, IndexError):
         return None
-    return None if found is None else found.by_cudnn(backward="Backward" in instruction.custom_call_target)
+    return None if attention is None else attention.by_cudnn(backward="Backward" in instruction.custom_call_target)
 
 
 def _exchange(kernels: Kernels, instruction: Instruction, kind: str, cost: Cost) -> Collective | None:

@@ -65,7 +65,7 @@ def _started(
     number: int, computation: Computation, instruction: Instruction, ops: Mapping[tuple[int, int], int], beside: frozenset[int]
 ) -> list[int]:
     """The ops whose work an instruction ends."""
-    found: dict[int, None] = {}
+    numbers: dict[int, None] = {}
     waiting, seen = list(instruction.operands), set[int]()
     while waiting and len(seen) < _MOST_CARRIED:
         index = waiting.pop()
@@ -74,7 +74,7 @@ def _started(
         seen.add(index)
         op = ops.get((number, index))
         if op is not None and op in beside:
-            found[op] = None
+            numbers[op] = None
         elif computation[index].opcode in _CARRIES or computation[index].opcode in STARTS:
             waiting += computation[index].operands
-    return list(found)
+    return list(numbers)

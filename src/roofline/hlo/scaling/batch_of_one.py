@@ -127,7 +127,10 @@ class Data:
         entry, waiting, sums = self.module.entry_computation, [index], list[int]()
         while waiting:
             for user in self.values.users(entry, waiting.pop()):
-                (waiting if entry[user].opcode in _PASSING else sums).append(user)
+                if entry[user].opcode in _PASSING:
+                    waiting.append(user)
+                else:
+                    sums.append(user)
         results = [entry[user].shape for user in sums]
         if len(results) != len(weights) or not all(
             shape.is_array and self._is_sum(entry[user]) for user, shape in zip(sums, results, strict=True)

@@ -101,7 +101,10 @@ def _stepped(module: HloModule, values: Values, walked: set[int], factors: Itera
             if argument is None or argument.computation is not module.entry_computation or argument.index not in walked - whole:
                 continue
             uses = [value for value in values.uses(Value(body, index)) if value.index != body.root or value.computation is not body]
-            (stepped if uses and all(map(_takes_one, uses)) else kept).update([argument.index] if uses else [])
+            if uses and all(map(_takes_one, uses)):
+                stepped.add(argument.index)
+            elif uses:
+                kept.add(argument.index)
     return stepped - kept
 
 

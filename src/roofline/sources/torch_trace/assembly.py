@@ -88,8 +88,8 @@ class _Reader:
         twins = recorded_twins(work, self.marks, self.host)
         graphs = replays_of(work, self.host, self.launches, self.names, list(columns.extras))
         tried = tried_events(work, self.host, self.launches, self.names)
-        found = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed, tried)
-        executions, priced = priced_executions(*found, prices, self.host)
+        taken = executions_of(work, self.marks, twins, graphs.ops, graphs.replayed, tried)
+        executions, priced = priced_executions(*taken, prices, self.host)
         contexts, tensors = Contexts(self.host, self.names), self._tensors(prices)
         return [DeviceRows(number, work, executions, priced, prices, contexts, tried, tensors) for number in distinct(work.device).tolist()]
 
@@ -121,15 +121,15 @@ class _Reader:
         rank = rank_of(self.trace.head)
         rows = self._device_rows()
         devices = []
-        for one in rows:
-            name, hardware = ("CPU", Hardware()) if self.on_cpu else device_of(self.trace.head, one.number, len(rows) == 1)
-            part = one.part("CPU" if self.on_cpu else f"GPU {one.number}", name, hardware, self._complete(), self.marks)
+        for row in rows:
+            name, hardware = ("CPU", Hardware()) if self.on_cpu else device_of(self.trace.head, row.number, len(rows) == 1)
+            part = row.part("CPU" if self.on_cpu else f"GPU {row.number}", name, hardware, self._complete(), self.marks)
             if self.on_cpu:
                 for tally in part.rows.values():
                     tally.launched.clear()  # these are ops, not kernels that could be matched to counters
             devices.append(part if rank is None or len(rows) > 1 else replace(part, ordinal=rank))
-        failures = [note for one in rows for note in one.failures]
-        idle_devices = [IdleDevice(one.number, one.busy, part) for one, part in zip(rows, devices, strict=True)]
+        failures = [note for row in rows for note in row.failures]
+        idle_devices = [IdleDevice(row.number, row.busy, part) for row, part in zip(rows, devices, strict=True)]
         unrecorded = unrecorded_steps(self.trace.head)
         idle = explain(
             *(idle_devices, work, self.host, self.launches, self.names, columns.captured),
@@ -137,12 +137,12 @@ class _Reader:
             on_cpu=self.on_cpu,
         )
         slowed = slowed_note(self.steps.begins[1:], unrecorded)  # the first step waits for the profiler
-        devices = [replace(part, idle=mine.reasons) for part, mine in zip(devices, idle, strict=True)]
+        devices = [replace(part, idle=device_idle.reasons) for part, device_idle in zip(devices, idle, strict=True)]
         compiled = compiled_steps(self.host, self.names, self.steps)
         capturing = capturing_steps(self.launches, self.names, self.steps, list(columns.captured))
         if timeline:
             shown = spans(devices, warm_up(len(self.steps.names), compiled, capturing))
-            lanes = [with_host(one.lanes(shown), mine.pauses) for one, mine in zip(with_timeline(rows), idle, strict=False)]
+            lanes = [with_host(row.lanes(shown), device_idle.pauses) for row, device_idle in zip(with_timeline(rows), idle, strict=False)]
             devices = with_lanes(devices, lanes)
         begun = int(self.steps.begins[0]) * PS if len(self.steps.begins) else None
         return Part(
@@ -162,7 +162,7 @@ class _Reader:
             launch_calls={} if self.on_cpu else self._launch_calls(),
             allocated=columns.allocated,
             reserved=columns.reserved,
-            graphs=tuple([graph for one in rows if (graph := one.graph("this trace")) is not None]),
+            graphs=tuple([graph for row in rows if (graph := row.graph("this trace")) is not None]),
         )
 
     def _launch_times(self) -> dict[Mark, tuple[int, int]]:
@@ -171,9 +171,9 @@ class _Reader:
         starts.sort()
         marks = self.steps.at(starts)  # sorted as well, except for launches in no step
         starts, marks = starts[marks != NONE], marks[marks != NONE]
-        each, firsts, counts = np.unique(marks, return_index=True, return_counts=True)
+        distinct_marks, firsts, counts = np.unique(marks, return_index=True, return_counts=True)
         times = zip(starts[firsts].tolist(), starts[firsts + counts - 1].tolist(), strict=True)
-        return {mark: (first * PS, last * PS) for mark, (first, last) in zip(each.tolist(), times, strict=True)}
+        return {mark: (first * PS, last * PS) for mark, (first, last) in zip(distinct_marks.tolist(), times, strict=True)}
 
     def _launch_calls(self) -> dict[Mark, int]:
         """The median duration of the calls of each step that launched a kernel."""
@@ -189,10 +189,10 @@ class _Reader:
         places = places[np.argsort(self.launches.start[places], kind="stable")]
         marks = self.steps.at(self.launches.start[places])
         order = np.argsort(marks, kind="stable")
-        each, firsts = np.unique(marks[order], return_index=True)
+        distinct_marks, firsts = np.unique(marks[order], return_index=True)
         ran = np.split(np.isin(places, self.work.launch)[order], firsts[1:])
         return {
-            mark: bool(last[-LAST_LAUNCHES:].any()) for mark, last in zip(each.tolist(), ran, strict=False) if mark != NONE
+            mark: bool(last[-LAST_LAUNCHES:].any()) for mark, last in zip(distinct_marks.tolist(), ran, strict=False) if mark != NONE
         }  # not strict: without launches, np.split returns one empty part
 
 
@@ -207,7 +207,7 @@ def _missing(devices: Sequence[DevicePart]) -> list[str]:
                     lost[note] = lost.get(note, 0) + tally.self_ps
     return [
         f"{percent(time_ps / busy)} of busy time has no known cost: {note.removeprefix(UNPRICED)}"
-        for note, time_ps in sorted(lost.items(), key=lambda one: -one[1])
+        for note, time_ps in sorted(lost.items(), key=lambda pair: -pair[1])
         if time_ps > LEAST_NOTED * busy
     ]
 

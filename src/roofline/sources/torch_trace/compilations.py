@@ -33,12 +33,12 @@ def compiles(kind: int, name: str) -> bool:
 def compiled_steps(host: Host, names: Sequence[Any], steps: Steps) -> tuple[int, ...]:
     """The steps in which the host compiled."""
     kinds = distinct(host.kind).tolist()
-    found = [
+    compiling = [
         host.start[(host.kind == kind) & np.isin(host.name, numbers)]
         for kind in kinds
         if (numbers := [number for number, name in enumerate(names) if isinstance(name, str) and compiles(kind, name)])
     ]
-    return _marks(np.concatenate([np.zeros(0, np.int64), *found]), steps)
+    return _marks(np.concatenate([np.zeros(0, np.int64), *compiling]), steps)
 
 
 def capturing_steps(launches: Launches, names: Sequence[Any], steps: Steps, captured: Sequence[int]) -> tuple[int, ...]:

@@ -78,7 +78,7 @@ class Contexts:
         own = self._at(places)
         if not self._has_locations:
             return own
-        gradients = np.array([one.backward and not one.recomputed for one in self.all], bool)
+        gradients = np.array([context.backward and not context.recomputed for context in self.all], bool)
         later = np.flatnonzero(gradients[own])
         forward = self._forward_of(places[later])
         later, forward = later[forward != NONE], forward[forward != NONE]
@@ -93,11 +93,11 @@ class Contexts:
 
     def sequences(self, places: Integers) -> Integers:
         """The sequence numbers of many ops."""
-        found, around = np.full(len(places), NONE), places.copy()
-        while (missing := np.flatnonzero((found == NONE) & (around != NONE))).size:
-            found[missing] = self._host.sequence[around[missing]]
+        nodes, around = np.full(len(places), NONE), places.copy()
+        while (missing := np.flatnonzero((nodes == NONE) & (around != NONE))).size:
+            nodes[missing] = self._host.sequence[around[missing]]
             around[missing] = self._host.parent[around[missing]]
-        return found
+        return nodes
 
     def call_around(self, place: int) -> tuple[int, int, str]:
         """The range of events in the call of the outermost module around an op, and the user's line that called it."""
@@ -120,31 +120,31 @@ class Contexts:
         inside = np.flatnonzero((node != NONE) & (marks != NONE))
         nodes, first = np.unique(node[inside], return_index=True)
         step, number = marks[inside][first], host.sequence[nodes]
-        graded = np.array([one.recomputed for one in self.all], bool)[self._at(places[inside])]
+        graded = np.array([context.recomputed for context in self.all], bool)[self._at(places[inside])]
         is_graded = np.isin(nodes, node[inside][graded]) | (number == NONE) | (self._backward_node(host.parent[nodes]) != NONE)
         order = np.lexsort((host.start[nodes], host.name[nodes], number, step))
         same = [np.diff(column[order]) == 0 for column in (step, number, host.name[nodes])]
         again = np.zeros(len(nodes), bool)
         again[order[1:]] = np.logical_and.reduce(same) & ~is_graded[order[1:]] & ~is_graded[order[:-1]]
-        found = inside[np.isin(node[inside], nodes[again])]
-        return found, node[found]
+        recomputed = inside[np.isin(node[inside], nodes[again])]
+        return recomputed, node[recomputed]
 
     def _backward_node(self, places: Integers) -> Integers:
         """The node of a backward pass around each op, or `NONE`."""
         started = np.array([isinstance(name, str) and name.startswith(BACKWARD) for name in self._names], bool)
-        found = places.copy()
-        while (other := np.flatnonzero(found != NONE)).size:
-            other = other[~started[self._host.name[found[other]]]]
+        outer = places.copy()
+        while (other := np.flatnonzero(outer != NONE)).size:
+            other = other[~started[self._host.name[outer[other]]]]
             if not other.size:
                 break
-            found[other] = self._host.parent[found[other]]
-        return found
+            outer[other] = self._host.parent[outer[other]]
+        return outer
 
     def caller_at(self, place: int) -> str:
         """The user's line in a thread with Python frames at the begin of an event."""
         threads = distinct(self._host.thread[self._host.kind == PYTHON])
         inner = self._host.enclosing(threads, np.full(len(threads), self._host.start[place]))
-        frames = (str(self._names[self._host.name[one]]) for start in inner.tolist() for one in self._host.around(start))
+        frames = (str(self._names[self._host.name[event]]) for start in inner.tolist() for event in self._host.around(start))
         return next(filter(None, map(users_line, frames)), "")
 
     def repeated(self, number: int, caller: str) -> int:
@@ -175,10 +175,10 @@ class Contexts:
         around, *rest = (column[unknown].data for column in (self._host.parent, self._host.name, self._host.kind, self._host.sequence))
         for place, outer, name, kind, sequence in zip(unknown.data, around, *rest, strict=True):
             step = (known[outer], name, kind, sequence != NONE)
-            found = steps.get(step)
-            if found is None:
-                found = steps[step] = self._number(self._inside(self.all[step[0]], place))
-            known[place] = found
+            number = steps.get(step)
+            if number is None:
+                number = steps[step] = self._number(self._inside(self.all[step[0]], place))
+            known[place] = number
         return np.frombuffer(known, np.int32)[places].astype(np.int64)
 
     def _unknown(self, places: Integers) -> Integers:
@@ -233,7 +233,7 @@ class Contexts:
         """Forward ops and their sequence numbers, sorted by number, then by start."""
         numbered = np.flatnonzero((self._host.sequence != NONE) & (self._host.kind == OP))
         contexts = self._at(numbered)
-        forward = numbered[~np.array([one.backward for one in self.all], bool)[contexts]]
+        forward = numbered[~np.array([context.backward for context in self.all], bool)[contexts]]
         ordered = forward[np.lexsort((self._host.start[forward], self._host.sequence[forward]))]
         return self._host.sequence[ordered], ordered
 
@@ -273,10 +273,10 @@ def users_line(name: str) -> str:
     >>> users_line("numpy/_core/_methods.py(148): _var"), users_line("email/feedparser.py(77): readline")
     ('', '')
     """
-    found = _FRAME.fullmatch(name)
-    if found is None:
+    match = _FRAME.fullmatch(name)
+    if match is None:
         return ""
-    file = found["file"].replace("\\", "/")
+    file = match["file"].replace("\\", "/")
     short = file.rpartition("/")[2].removesuffix(".py")
     if (
         file.startswith(("torch/", "<"))
@@ -288,4 +288,4 @@ def users_line(name: str) -> str:
         or _GENERATED.fullmatch(short)
     ):
         return ""
-    return f"{file}:{found['line']}"
+    return f"{file}:{match['line']}"

@@ -66,17 +66,17 @@ def _compiled(host: Host, columns: Columns, ops: Integers) -> tuple[Integers, In
     """The kernels of compiled code: the call that each ran in, its begin and its end."""
     names = [number for name, number in columns.names.items() if isinstance(name, str) and COMPILED_CALL.match(name)]
     calls = np.flatnonzero(np.isin(host.name, names))
-    found: list[tuple[int, int, int]] = []
+    spans: list[tuple[int, int, int]] = []
     for call in calls.tolist():
         inside = slice(call + 1, host.within(call))
         if (host.kind[inside] == PYTHON).any():
             kernels = inside.start + np.flatnonzero(host.name[inside] == columns.names.get(_COMPILED_KERNEL, NONE))
-            found += [(call, begin, end) for begin, end in zip(host.start[kernels].tolist(), host.end[kernels].tolist(), strict=True)]
+            spans += [(call, begin, end) for begin, end in zip(host.start[kernels].tolist(), host.end[kernels].tolist(), strict=True)]
         else:
-            mine = ops[slice(*np.searchsorted(ops, (inside.start, inside.stop)))]
-            edges = [int(host.start[call]), *np.stack([host.start[mine], host.end[mine]], 1).ravel().tolist(), int(host.end[call])]
-            found += [(call, begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end > begin]
-    places, begins, ends = np.array(found, np.int64).reshape(-1, 3).T
+            inner = ops[slice(*np.searchsorted(ops, (inside.start, inside.stop)))]
+            edges = [int(host.start[call]), *np.stack([host.start[inner], host.end[inner]], 1).ravel().tolist(), int(host.end[call])]
+            spans += [(call, begin, end) for begin, end in zip(edges[::2], edges[1::2], strict=True) if end > begin]
+    places, begins, ends = np.array(spans, np.int64).reshape(-1, 3).T
     return places, begins, ends
 
 
@@ -129,7 +129,7 @@ def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int,
     name_of, lengths = host.name.data, (host.end - host.start).data
     inside: dict[int, int] = {}
     called: dict[int, set[int]] = {}  # names
-    found: dict[int, _Alike] = {}
+    kind_of: dict[int, _Alike] = {}
     kinds: dict[tuple[int, frozenset[int]], _Alike] = {}
     for place in reversed(around):
         number, length, theirs = name_of[place], lengths[place], called.pop(place, set[int]())
@@ -137,14 +137,14 @@ def _alike(around: Mapping[int, int], host: Host, columns: Columns) -> dict[int,
         if key not in kinds:
             name = names.get(number, "")
             kinds[key] = _Alike(number not in no_work, has_price(name), number in multiplying, bool(theirs & multiplying))
-        found[place] = mine = kinds[key]
+        kind_of[place] = alike = kinds[key]
         within = inside.pop(place, 0)
-        mine.length, mine.inside = mine.length + length, mine.inside + within
+        alike.length, alike.inside = alike.length + length, alike.inside + within
         outer = around[place]
-        inside[outer] = inside.get(outer, 0) + (length if mine.may else within)
+        inside[outer] = inside.get(outer, 0) + (length if alike.may else within)
         called.setdefault(outer, set()).update(theirs, (number,))
     _exclude_stopped(kinds, {columns.names.get(name, NONE) for name in _DETACHES})
-    return found
+    return kind_of
 
 
 def _exclude_stopped(kinds: Mapping[tuple[int, frozenset[int]], _Alike], detaches: set[int]) -> None:
@@ -153,6 +153,6 @@ def _exclude_stopped(kinds: Mapping[tuple[int, frozenset[int]], _Alike], detache
     Such an op has only detached its inputs, unlike others of its name.
     """
     ran = {number for number, theirs in kinds if theirs - detaches}
-    for (number, theirs), mine in kinds.items():
+    for (number, theirs), ours in kinds.items():
         if theirs and theirs <= detaches and number in ran:
-            mine.may = False
+            ours.may = False

@@ -23,17 +23,17 @@ def recorded_twins(work: Work, marks: Integers, host: Host) -> Integers:
     """For each event without a launch, its twin: the event with a launch that it repeats, or `NONE`. ``marks`` are the steps of events."""
     twins = np.full(len(work), NONE)
     alike = _Alike(work)
-    for mine in _queues(work):
-        linked = np.flatnonzero(work.launch[mine] != NONE)
+    for queue in _queues(work):
+        linked = np.flatnonzero(work.launch[queue] != NONE)
         if not len(linked) or not linked[0]:
             continue
-        lost, rest = mine[: linked[0]], mine[linked]
-        found = _aligned(_keys(work, lost), lost, _references(work, rest, marks), alike)
-        if found is None:
-            found = _aligned(_keys(work, lost), lost, _ends(work, lost, rest, alike), alike)
-        alone = _unique(work, rest, host) if found is None or len(found) < len(lost) else {}
+        lost, rest = queue[: linked[0]], queue[linked]
+        aligned = _aligned(_keys(work, lost), lost, _references(work, rest, marks), alike)
+        if aligned is None:
+            aligned = _aligned(_keys(work, lost), lost, _ends(work, lost, rest, alike), alike)
+        alone = _unique(work, rest, host) if aligned is None or len(aligned) < len(lost) else {}
         for place, key in zip(lost.tolist(), _keys(work, lost), strict=True):
-            twin = (found or {}).get(place, NONE)
+            twin = (aligned or {}).get(place, NONE)
             twins[place] = twin if twin != NONE else alone.get(key, NONE)
     return twins
 
@@ -41,9 +41,9 @@ def recorded_twins(work: Work, marks: Integers, host: Host) -> Integers:
 def _queues(work: Work) -> Iterator[Integers]:
     """The events of each queue of each device."""
     for device in distinct(work.device).tolist():
-        mine = np.flatnonzero(work.device == device)
-        for queue in distinct(work.queue[mine]).tolist():
-            yield mine[work.queue[mine] == queue]
+        events = np.flatnonzero(work.device == device)
+        for queue in distinct(work.queue[events]).tolist():
+            yield events[work.queue[events] == queue]
 
 
 def _keys(work: Work, places: Integers) -> list[Key]:
@@ -61,15 +61,15 @@ class _Alike:
     def __call__(self, lost: Key, other: Key) -> bool:
         if lost == other:
             return True
-        mine, theirs = self._kernels[lost], self._kernels[other]
-        return mine[:2] == theirs[:2] and all(one in (NONE, two) for one, two in zip(mine[2:], theirs[2:], strict=True))
+        ours, theirs = self._kernels[lost], self._kernels[other]
+        return ours[:2] == theirs[:2] and all(first in (NONE, two) for first, two in zip(ours[2:], theirs[2:], strict=True))
 
 
 def _references(work: Work, rest: Integers, marks: Integers) -> list[tuple[Integers, list[Key]]]:
     """The events of each step except the last; of the last if it is the only one."""
     steps = distinct(marks[rest][marks[rest] != NONE]).tolist()
-    found = [rest[marks[rest] == mark] for mark in (steps[:-1] or steps)[:8]]
-    return [(places, _keys(work, places)) for places in found]
+    references = [rest[marks[rest] == mark] for mark in (steps[:-1] or steps)[:8]]
+    return [(places, _keys(work, places)) for places in references]
 
 
 def _ends(work: Work, lost: Integers, rest: Integers, alike: "_Alike") -> list[tuple[Integers, list[Key]]]:
@@ -94,8 +94,8 @@ def _aligned(
     best: dict[int, int] = {}
     for places, theirs in references:
         pairs = ((len(keys) - 1 - back, len(theirs) - 1 - back % len(theirs)) for back in range(len(keys)))
-        found = {int(lost[mine]): int(places[twin]) for mine, twin in pairs if alike(keys[mine], theirs[twin])}
-        best = max(best, found, key=len)
+        twins = {int(lost[ours]): int(places[twin]) for ours, twin in pairs if alike(keys[ours], theirs[twin])}
+        best = max(best, twins, key=len)
         if len(best) == len(keys):
             break
     return best if len(best) >= LEAST_MATCHED * len(keys) else None
@@ -103,10 +103,10 @@ def _aligned(
 
 def _unique(work: Work, rest: Integers, host: Host) -> dict[Key, int]:
     """Events, by kernel, of kernels that only one op with one set of arguments launches: a lost event of that kernel is of that op."""
-    found: dict[Key, int] = {}
+    counts: dict[Key, int] = {}
     ops: dict[Key, set[tuple[int, int]]] = {}
     for place, key in zip(rest.tolist(), _keys(work, rest), strict=True):
         op = int(work.op[place])
-        found.setdefault(key, place)
+        counts.setdefault(key, place)
         ops.setdefault(key, set()).add((int(host.name[op]), int(host.arguments[op])) if op != NONE else (NONE, NONE))
-    return {key: place for key, place in found.items() if len(ops[key]) == 1}
+    return {key: place for key, place in counts.items() if len(ops[key]) == 1}

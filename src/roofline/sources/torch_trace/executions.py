@@ -61,8 +61,8 @@ class Executions(Struct):
         return np.diff(self.bounds)
 
     def events_of(self, place: int) -> list[int]:
-        found: list[int] = self.events[self.bounds[place] : self.bounds[place + 1]].tolist()
-        return found
+        events: list[int] = self.events[self.bounds[place] : self.bounds[place + 1]].tolist()
+        return events
 
     def take(self, places: Integers) -> "Executions":
         """The executions at some places."""
@@ -84,9 +84,9 @@ class Executions(Struct):
         """These executions, with more appended."""
         if not more:
             return self
-        added = {name: [getattr(one, name) for one in more] for name in ("op", "launch", "device", "mark", "replayed", "whole")}
-        added["events"] = [event for one in more for event in one.events]
-        added["bounds"] = (self.bounds[-1] + np.cumsum([len(one.events) for one in more], dtype=np.int64)).tolist()
+        added = {name: [getattr(execution, name) for execution in more] for name in ("op", "launch", "device", "mark", "replayed", "whole")}
+        added["events"] = [event for execution in more for event in execution.events]
+        added["bounds"] = (self.bounds[-1] + np.cumsum([len(execution.events) for execution in more], dtype=np.int64)).tolist()
         columns = {name: getattr(self, name) for name in self.__struct_fields__}
         return Executions(**{name: np.append(column, np.array(added[name], column.dtype)) for name, column in columns.items()})
 
@@ -122,7 +122,7 @@ def _grouped(work: Work, marks: Integers, op: Integers, launch: Integers, replay
     bounds = np.append(firsts, len(order))
     events = events[order]
     first = events[firsts]
-    found = Executions(
+    executions = Executions(
         op=op[first],
         launch=work.launch[first],
         device=work.device[first],
@@ -132,22 +132,24 @@ def _grouped(work: Work, marks: Integers, op: Integers, launch: Integers, replay
         events=events,
         bounds=bounds,
     )
-    return found.take(np.argsort(first, kind="stable"))
+    return executions.take(np.argsort(first, kind="stable"))
 
 
 def _inherited(work: Work, op: Integers, twins: Integers, replayed: Flags, events: Integers) -> list[Execution]:
     """Executions of events without a launch, from the ops and launches of their twins."""
-    found: list[Execution] = []
+    executions: list[Execution] = []
     open_: dict[tuple[int, int], tuple[Key, Execution]] = {}  # the current execution of each queue
     for event, twin in zip(events.tolist(), twins[events].tolist(), strict=True):
         device, queue, launch = int(work.device[event]), int(work.queue[event]), int(work.launch[twin])
         graph, owner = bool(replayed[twin]), int(op[twin])
-        part = -2 - twin if graph and owner == NONE else launch if graph or owner == NONE else NONE
+        part = NONE
+        if graph or owner == NONE:
+            part = -2 - twin if graph and owner == NONE else launch
         key = (owner, part, int(work.device[twin]))
         before = open_.get((device, queue))
         if before is None or before[0] != key or twin <= before[1].twins[-1]:
             before = open_[device, queue] = (key, Execution(key[0], launch, device, NONE, replayed=graph))
-            found.append(before[1])
+            executions.append(before[1])
         before[1].events.append(event)
         before[1].twins.append(twin)
-    return found
+    return executions

@@ -44,9 +44,9 @@ def replays_of(work: Work, host: Host, launches: Launches, names: Sequence[Any],
     replayed = np.zeros(len(work), bool)
     linked = work.launch != NONE
     replayed[linked] = np.isin(launches.name[work.launch[linked]], calls)
-    found = Replays(replayed, {})
+    replays = Replays(replayed, {})
     if not replayed.any():
-        return found
+        return replays
     captures = _captures(work, host, launches, names, extras)
     events = np.flatnonzero(replayed)
     order = np.argsort(work.launch[events], kind="stable")
@@ -56,11 +56,11 @@ def replays_of(work: Work, host: Host, launches: Launches, names: Sequence[Any],
     for group in groups:
         place = _fitting(captures, after, work, group, names)
         if place is None:
-            found.unknown += 1
+            replays.unknown += 1
             continue
         after = place + 1
-        found.ops.update(zip(group.tolist(), captures[place].ops, strict=True))
-    return found
+        replays.ops.update(zip(group.tolist(), captures[place].ops, strict=True))
+    return replays
 
 
 def _numbers(names: Sequence[Any], pattern: "re.Pattern[str]") -> list[int]:
@@ -78,32 +78,32 @@ def _captures(work: Work, host: Host, launches: Launches, names: Sequence[Any], 
     silent = silent[np.argsort(launches.start[silent], kind="stable")]
     inside = host.nearest(host.enclosing(launches.thread[silent], launches.start[silent]), OP)
     starts = launches.start[silent]
-    found = []
+    ranges = []
     for begin in begins.tolist():
         end = ends[np.searchsorted(ends, begin)] if np.searchsorted(ends, begin) < len(ends) else None
         if end is None:
             continue
         first, last = np.searchsorted(starts, (begin, end))
-        mine = silent[first:last]
-        found.append(
+        events = silent[first:last]
+        ranges.append(
             Capture(
                 inside[first:last].tolist(),
-                [kinds[number] for number in launches.name[mine].tolist()],
-                [extras[number][1] if number != NONE else "" for number in launches.extra[mine].tolist()],
+                [kinds[number] for number in launches.name[events].tolist()],
+                [extras[number][1] if number != NONE else "" for number in launches.extra[events].tolist()],
             )
         )
-    return [capture for capture in found if capture.ops]
+    return [capture for capture in ranges if capture.ops]
 
 
 def _fitting(captures: Sequence[Capture], after: int, work: Work, group: Integers, names: Sequence[Any]) -> int | None:
     """The place of the next capture, in cyclic order, that matches a replay; ``None`` if none does."""
     for step in range(len(captures)):
         place = (after + step) % len(captures)
-        one = captures[place]
-        if len(one.ops) != len(group) or NONE in one.ops:
+        capture = captures[place]
+        if len(capture.ops) != len(group) or NONE in capture.ops:
             continue
-        if one.kinds == work.kind[group].tolist() and all(
-            not kernel or kernel == str(names[number]) for kernel, number in zip(one.kernels, work.name[group].tolist(), strict=True)
+        if capture.kinds == work.kind[group].tolist() and all(
+            not kernel or kernel == str(names[number]) for kernel, number in zip(capture.kernels, work.name[group].tolist(), strict=True)
         ):
             return place
     return None

@@ -29,12 +29,12 @@ class Host(Struct):
 
     def enclosing(self, thread: Integers, instant: Integers) -> Integers:
         """The innermost event around each instant on a thread, or `NONE`."""
-        found = np.full(len(instant), NONE)
+        calls = np.full(len(instant), NONE)
         for number, (first, last) in enumerate(self.bounds):
-            mine = np.flatnonzero(thread == number)
-            if first == last or not len(mine):
+            instants = np.flatnonzero(thread == number)
+            if first == last or not len(instants):
                 continue
-            at = instant[mine]
+            at = instant[instants]
             place = first + np.searchsorted(self.start[first:last], at, side="right") - 1
             place[place < first] = NONE
             while True:
@@ -42,18 +42,18 @@ class Host(Struct):
                 if not ended.any():
                     break
                 place[ended] = self.parent[place[ended]]
-            found[mine] = place
-        return found
+            calls[instants] = place
+        return calls
 
     def nearest(self, place: Integers, kind: int) -> Integers:
         """The nearest event of a kind for each event: itself, or the innermost around it; `NONE` if there is none."""
-        found = place.copy()
+        outer = place.copy()
         while len(self.kind):
-            other = (found != NONE) & (self.kind[found] != kind)
+            other = (outer != NONE) & (self.kind[outer] != kind)
             if not other.any():
                 break
-            found[other] = self.parent[found[other]]
-        return found
+            outer[other] = self.parent[outer[other]]
+        return outer
 
     def around(self, place: int) -> Iterator[int]:
         """An event and those around it, the innermost first."""
@@ -91,11 +91,11 @@ def host_of(columns: Columns, origin: int) -> Host:
     rest = {name: _narrow(table.take(name))[order] for name in ("name", "kind", "arguments", "sequence", "extra", "external")}
     parent = np.full(len(order), NONE, np.int32)
     for first, last in bounds:
-        mine = slice(first, last)
-        parent[mine] = _parents(start[mine], end[mine], rest["kind"][mine], first)
+        events = slice(first, last)
+        parent[events] = _parents(start[events], end[events], rest["kind"][events], first)
         while len(late := _ending_late(parent, end, rest["kind"], first, last)):
             end[late] = end[parent[late]]
-            parent[mine] = _parents(start[mine], end[mine], rest["kind"][mine], first)
+            parent[events] = _parents(start[events], end[events], rest["kind"][events], first)
     _move_out(parent, end, np.flatnonzero(rest["kind"] == ANNOTATION))
     return Host(thread=thread, start=start, end=end, parent=parent, bounds=bounds, **rest)  # type: ignore[arg-type]
 

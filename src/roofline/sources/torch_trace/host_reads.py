@@ -99,7 +99,7 @@ def waiting_calls(
     work: Work, launches: Launches, names: Sequence[Any], captured: Collection[int], waits: Collection[int]
 ) -> tuple[Integers, Integers]:
     """The places of calls in which the host waits: to read values back, and to send data, which follow directly on a copy to the device."""
-    mine = ~np.isin(launches.thread, list(captured))
+    outside = ~np.isin(launches.thread, list(captured))
     copied = (work.kind == MEMCPY) & (work.launch != NONE)
     to_device, to_host = (
         work.launch[copied & np.isin(work.name, [number for number, name in enumerate(names) if way.search(str(name))])]
@@ -111,7 +111,7 @@ def waiting_calls(
     is_read = waiting.copy()
     is_read[to_host] = True
     is_read[sends] = False
-    return np.flatnonzero(is_read & mine), np.sort(sends[mine[sends]])
+    return np.flatnonzero(is_read & outside), np.sort(sends[outside[sends]])
 
 
 def mark_lost_leads(gaps: Iterable[Gap], pace: Pace, launches: Launches, waits: Collection[int], captured: Collection[int]) -> None:
@@ -159,11 +159,11 @@ def _in_long_runs(between: Sequence[int], least: int = LEAST_IN_ROW) -> list[boo
             runs[-1].append(place)
         else:
             runs.append([place])
-    found = [False] * (len(between) + 1)
+    flags = [False] * (len(between) + 1)
     for run, after in zip(runs, [*runs[1:], []], strict=True):
         if len(run) >= least:
             for place in run[1:]:
-                found[place] = True
+                flags[place] = True
             if after and between[after[0] - 1] <= DELAYED_LAUNCHES * len(run):
-                found[after[0]] = True
-    return found
+                flags[after[0]] = True
+    return flags

@@ -48,6 +48,7 @@ _READ_BACK = {
     "aten::_index_put_impl_": MASK,
 }
 _COPIES = re.compile(r"aten::(?:_to_copy|to|copy_|_copy_from\w*|cpu|clone|contiguous)$")  # the host waits for what they copy
+_DIRECTIONS = {"in": ("HtoD", "HostToDevice"), "out": ("DtoH", "DeviceToHost")}  # of copies, by their names
 LOOK_BACK = 16  # events before an instant that are searched for the last one to end
 BETWEEN_OPS_NS = 200_000  # the longest time between two ops that counts as launching
 UNRECORDED_NS = 500_000  # the same if Python calls were not recorded, such as those of hooks, of backward() and of optimizers
@@ -86,7 +87,7 @@ def explain(
 
     ``unrecorded`` is the duration of steps before the recording (`recording_cost.fit_recording`).
     """
-    gaps_by_device = [gaps_between((one.busy * PS).data, one.part.steps, len(devices)) for one in devices]
+    gaps_by_device = [gaps_between((device.busy * PS).data, device.part.steps, len(devices)) for device in devices]
     if not len(launches.start) or not len(host.start):
         return [unexplained(gaps) for gaps in gaps_by_device]
     waits = [number for number in distinct(launches.name).tolist() if re.search(WAITS, str(names[number]))]
@@ -94,17 +95,17 @@ def explain(
     blocking = np.empty(0, np.int64) if on_cpu else blocking_launches(work, launches)
     are_blocking, reads = bool(len(blocking)), distinct(np.concatenate((reads, blocking)))
     awaited = {*waits, *distinct(launches.name[blocking]).tolist()}
-    for one, gaps in zip(devices, gaps_by_device, strict=True):
-        _neighbours(one.number, gaps, work, launches, names)
+    for device, gaps in zip(devices, gaps_by_device, strict=True):
+        _neighbours(device.number, gaps, work, launches, names)
         if on_cpu:
             mark_recording_between(gaps, host, names)
         else:
             mark_recording(gaps, host, launches, names, captured, awaited, are_blocking=are_blocking)
         if unrecorded is not None:
-            fit_recording(gaps, sorted(step.begin_ps for step in one.part.steps.values()), unrecorded)
+            fit_recording(gaps, sorted(step.begin_ps for step in device.part.steps.values()), unrecorded)
         if not on_cpu:
             mark_reads(gaps, work, launches, waits)
-            if (pace := pace_of(one.part, host, launches, names, captured, reads, sends, are_blocking=are_blocking)) is not None:
+            if (pace := pace_of(device.part, host, launches, names, captured, reads, sends, are_blocking=are_blocking)) is not None:
                 mark_lost_leads(gaps, pace, launches, waits, captured)
                 mark_late_hosts(gaps, pace)
     threads = _Threads(host, launches, names, captured, on_cpu=on_cpu, sends=frozenset(sends.tolist()), are_blocking=are_blocking)
@@ -113,11 +114,11 @@ def explain(
 
 def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches, names: Sequence[Any]) -> None:
     """Finds the work on both sides of each gap: the launch of the work that ended it, and copies."""
-    mine = np.flatnonzero(work.device == device)
-    starts, ends = work.start[mine], work.end[mine]
+    events = np.flatnonzero(work.device == device)
+    starts, ends = work.start[events], work.end[events]
     by_end = np.argsort(ends, kind="stable")
-    after_each = mine[np.searchsorted(starts, [gap.end // PS for gap in gaps], side="left")]
-    before_each = mine[by_end[np.searchsorted(ends[by_end], [gap.begin // PS for gap in gaps], side="left")]]
+    after_each = events[np.searchsorted(starts, [gap.end // PS for gap in gaps], side="left")]
+    before_each = events[by_end[np.searchsorted(ends[by_end], [gap.begin // PS for gap in gaps], side="left")]]
     for gap, before, after in zip(gaps, before_each.tolist(), after_each.tolist(), strict=True):
         launch = int(work.launch[after])
         if launch != NONE:
@@ -132,8 +133,10 @@ def _neighbours(device: int, gaps: Sequence[Gap], work: Work, launches: Launches
 def _copy(work: Work, names: Sequence[Any], event: int) -> tuple[str, int]:
     number, kind, _, moved = work.kernels[work.kernel[event]].tolist()
     name = str(names[number]) if kind == MEMCPY else ""
-    towards = "in" if "HtoD" in name or "HostToDevice" in name else "out" if "DtoH" in name or "DeviceToHost" in name else ""
-    return towards, max(moved, 0) if towards else 0
+    for towards, words in _DIRECTIONS.items():
+        if any(word in name for word in words):
+            return towards, max(moved, 0)
+    return "", 0
 
 
 class _Threads:
@@ -159,7 +162,8 @@ class _Threads:
         self._words: dict[tuple[int, int], str | Frame] = {}
         self._bounds = [tuple(map(int, np.searchsorted(launches.thread, (number, number + 1)))) for number in range(len(host.bounds))]
         self.has_frames = bool((host.kind == PYTHON).any())
-        of_driver = host.kind == (PYTHON if self.has_frames else ANNOTATION if (host.kind == ANNOTATION).any() else OP)
+        without_frames = ANNOTATION if (host.kind == ANNOTATION).any() else OP
+        of_driver = host.kind == (PYTHON if self.has_frames else without_frames)
         of_driver &= ~np.isin(host.thread, list(captured))
         counts = np.bincount(host.thread[of_driver], minlength=1)
         self.driver: int | None = int(np.argmax(counts))
@@ -182,25 +186,25 @@ class _Threads:
         stack = self._stack(line, instant // PS)
         if stack not in self._known:
             self._known[stack] = self._activity(stack) if stack else NOTHING
-        found = self._known[stack]
-        if found.kind != "compile" and (tried := self._tried(line, instant // PS)):
-            return Activity("compile", found.function, found.location, detail=f"{TRIALS} kernels for {tried}")
-        if found.kind == "wait" and self._called_at(line, instant // PS) in self._sends:
-            return Activity("wait", found.function, found.location, detail=SENT)
-        if found.kind != "compile" and self._detects_anomalies(stack):
-            return Activity("wait", found.function, found.location, detail=ANOMALY)
-        if found.kind in ("", "launch", "copy", "python") and self._are_blocking:
-            return Activity("wait", found.function, found.location, detail=BLOCKING)
-        if found.kind in ("", "launch", "copy", "python") and self._allocates(stack):
-            return Activity("wait", found.function, found.location, detail=MEMORY)
-        if found.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
+        known = self._known[stack]
+        if known.kind != "compile" and (tried := self._tried(line, instant // PS)):
+            return Activity("compile", known.function, known.location, detail=f"{TRIALS} kernels for {tried}")
+        if known.kind == "wait" and self._called_at(line, instant // PS) in self._sends:
+            return Activity("wait", known.function, known.location, detail=SENT)
+        if known.kind != "compile" and self._detects_anomalies(stack):
+            return Activity("wait", known.function, known.location, detail=ANOMALY)
+        if known.kind in ("", "launch", "copy", "python") and self._are_blocking:
+            return Activity("wait", known.function, known.location, detail=BLOCKING)
+        if known.kind in ("", "launch", "copy", "python") and self._allocates(stack):
+            return Activity("wait", known.function, known.location, detail=MEMORY)
+        if known.kind in ("launch", "copy") and (own := self._own_work(line, instant // PS)):
             kind, word = own
             callee, detail = (word, OPERATOR) if kind == "python" else ("", word)
-            return Activity(kind, found.function, found.location, callee, detail)
-        calls_nothing = found.kind == "python" and not found.callee and not loads_data(found.function)
-        if (calls_nothing or (not found.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
-            return Activity("launch", found.function, found.location, caller=found.caller)
-        return found
+            return Activity(kind, known.function, known.location, callee, detail)
+        calls_nothing = known.kind == "python" and not known.callee and not loads_data(known.function)
+        if (calls_nothing or (not known.kind and not self.has_frames)) and self._between_ops(line, instant // PS):
+            return Activity("launch", known.function, known.location, caller=known.caller)
+        return known
 
     @cached_property
     def _checks_gradients(self) -> bool:
@@ -228,8 +232,8 @@ class _Threads:
 
     def _tried(self, line: int, instant: int) -> str:
         """The convolution that tries kernels at an instant; empty if none does."""
-        found = next((one for one in self._open(line, instant) if one in self._trials), NONE) if self._trials else NONE
-        return str(self._names[self._host.name[found]]).removeprefix("aten::") if found != NONE else ""
+        trial = next((event for event in self._open(line, instant) if event in self._trials), NONE) if self._trials else NONE
+        return str(self._names[self._host.name[trial]]).removeprefix("aten::") if trial != NONE else ""
 
     def _allocates(self, stack: tuple[tuple[int, int], ...]) -> bool:
         """Whether a thread allocates or frees memory, which waits for the device."""
@@ -245,7 +249,7 @@ class _Threads:
         if self._on_cpu:
             return None
         host = self._host
-        inner = next((one for one in self._open(line, instant) if host.kind[one] == OP), NONE)
+        inner = next((event for event in self._open(line, instant) if host.kind[event] == OP), NONE)
         if inner == NONE or host.end[inner] - host.start[inner] < COMPUTE_NS:
             return None
         name, begin, end = str(self._names[host.name[inner]]), int(host.start[inner]), int(host.end[inner])
@@ -273,7 +277,7 @@ class _Threads:
         place = bisect_right(starts, instant, first, last)
         if place in (first, last):
             return False
-        before = max(ends[one] for one in range(max(first, place - LOOK_BACK), place) if ends[one] <= instant or one == place - 1)
+        before = max(ends[other] for other in range(max(first, place - LOOK_BACK), place) if ends[other] <= instant or other == place - 1)
         return starts[place] - min(before, instant) < BETWEEN_OPS_NS
 
     def _open(self, line: int, instant: int) -> Iterator[int]:
@@ -281,16 +285,16 @@ class _Threads:
         first, last = self._host.bounds[line]
         place = bisect_right(self._host.start.data, instant, first, last) - 1
         ends = self._host.end.data
-        return (one for one in self._host.around(place if place >= first else NONE) if ends[one] > instant)
+        return (event for event in self._host.around(place if place >= first else NONE) if ends[event] > instant)
 
     def _stack(self, line: int, instant: int) -> tuple[tuple[int, int], ...]:
         """Kind and name of a thread's open events, the outermost first; a runtime call comes last."""
         kinds, names = self._host.kind.data, self._host.name.data
-        found = [(kinds[one], names[one]) for one in self._open(line, instant)]
-        found.reverse()
+        opened = [(kinds[event], names[event]) for event in self._open(line, instant)]
+        opened.reverse()
         if (called := self._called_at(line, instant)) != NONE:
-            found.append((NONE, int(self._launches.name[called])))
-        return tuple(found)
+            opened.append((NONE, int(self._launches.name[called])))
+        return tuple(opened)
 
     def _called_at(self, line: int, instant: int) -> int:
         """The runtime call of a thread that is open at an instant."""
@@ -299,20 +303,20 @@ class _Threads:
         return called if called >= first and self._launches.end[called] > instant else NONE
 
     def _activity(self, stack: tuple[tuple[int, int], ...]) -> Activity:
-        words = [self._word(*one) for one in stack]
-        found = activity(words)
-        if caller := _caller(words, found.location):
-            found = replace(found, caller=caller)
-        if found.kind in ("launch", "copy") and _LOADING in words:  # ops on the host that assemble a batch
-            return Activity("python", found.function, found.location, "" if loads_data(found.function) else _LOADING.function)
-        if found.kind != "wait" or found.detail:
-            return found
+        words = [self._word(*frame) for frame in stack]
+        doing = activity(words)
+        if caller := _caller(words, doing.location):
+            doing = replace(doing, caller=caller)
+        if doing.kind in ("launch", "copy") and _LOADING in words:  # ops on the host that assemble a batch
+            return Activity("python", doing.function, doing.location, "" if loads_data(doing.function) else _LOADING.function)
+        if doing.kind != "wait" or doing.detail:
+            return doing
         names = [str(self._names[number]) for _, number in stack]
         called = next((name for name in names if name.startswith("aten::")), "")
         read = next((_READ_BACK[name] for name in names if name in _READ_BACK), "")
         if called and called not in _READ_BACK and not _COPIES.match(called) and read in ("", "item", "bool"):
-            return replace(found, callee=called.removeprefix("aten::"))  # an operator that waits, or reads a value back, by itself
-        return replace(found, detail=read)
+            return replace(doing, callee=called.removeprefix("aten::"))  # an operator that waits, or reads a value back, by itself
+        return replace(doing, detail=read)
 
     def _word(self, kind: int, number: int) -> str | Frame:
         key = (kind, number)
@@ -323,12 +327,12 @@ class _Threads:
 
 def _caller(words: Sequence[str | Frame], location: str) -> str:
     """The user's function that called the outermost module; empty if that is the one at ``location``."""
-    frames = [one for one in words if isinstance(one, Frame)]
-    module = next((place for place, one in enumerate(frames) if one.function.startswith(MODULE)), 0)
-    callers = [one for one in frames[:module] if one.owner == "user"]
+    frames = [word for word in words if isinstance(word, Frame)]
+    module = next((place for place, frame in enumerate(frames) if frame.function.startswith(MODULE)), 0)
+    callers = [frame for frame in frames[:module] if frame.owner == "user"]
     if not callers or callers[-1].location == location:
         return ""
-    named = next((one for one in reversed(callers) if not one.function.startswith("<")), callers[-1])
+    named = next((frame for frame in reversed(callers) if not frame.function.startswith("<")), callers[-1])
     return f"{named.function} ({callers[-1].location.rpartition('/')[2]})"
 
 
@@ -352,15 +356,15 @@ def _word(kind: int, name: str) -> str | Frame:
 def _frame(name: str) -> str | Frame:
     if compiles(PYTHON, name):
         return "backend_compile"
-    if found := _BUILTIN.match(name):
-        return Frame("framework" if _TENSORS.match(name) else "library", "", found["function"])
-    found = _FRAME.fullmatch(name)
-    if found is None:
+    if match := _BUILTIN.match(name):
+        return Frame("framework" if _TENSORS.match(name) else "library", "", match["function"])
+    match = _FRAME.fullmatch(name)
+    if match is None:
         return Frame("framework", "", name)
-    file = found["file"].replace("\\", "/")
+    file = match["file"].replace("\\", "/")
     if line := users_line(name):
-        resumed = _RESUMED.fullmatch(found["function"])
-        return Frame("user", line, f"{resumed[1]} after a {GRAPH_BREAK}" if resumed else found["function"])
+        resumed = _RESUMED.fullmatch(match["function"])
+        return Frame("user", line, f"{resumed[1]} after a {GRAPH_BREAK}" if resumed else match["function"])
     short = file.rpartition("/")[2].removesuffix(".py")
     loads = "torch/utils/data" in file or short in sys.stdlib_module_names or file.startswith("<")
-    return Frame("library" if loads else "framework", f"{file}:{found['line']}", found["function"])
+    return Frame("library" if loads else "framework", f"{file}:{match['line']}", match["function"])

@@ -83,11 +83,11 @@ def _matched(correlation: Integers, start: Integers, launches: Launches) -> Inte
     order = np.lexsort((launches.start, launches.correlation))
     ids = launches.correlation[order]
     first, last = np.searchsorted(ids, correlation, side="left"), np.searchsorted(ids, correlation, side="right")
-    found = np.full(len(correlation), NONE)
+    linked = np.full(len(correlation), NONE)
     known = (last > first) & (correlation > 0)
-    found[known] = order[first[known]]
+    linked[known] = order[first[known]]
     for place in np.flatnonzero(known & (last - first > 1)).tolist():
-        mine = order[first[place] : last[place]]
-        before = int(np.searchsorted(launches.start[mine], start[place], side="right"))
-        found[place] = mine[max(before - 1, 0)]
-    return found
+        same = order[first[place] : last[place]]
+        before = int(np.searchsorted(launches.start[same], start[place], side="right"))
+        linked[place] = same[max(before - 1, 0)]
+    return linked

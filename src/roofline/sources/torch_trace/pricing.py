@@ -73,17 +73,19 @@ class Prices:
 
     def accumulate(self, marks: Sequence[int], places: Integers) -> None:
         """Stores the sizes of the gradients that these ops accumulated in each step: optimizers update as many elements."""
-        found: dict[int, list[int]] = {}
+        by_size: dict[int, list[int]] = {}
         numbers = self._host.arguments[places].tolist()
-        tensors = {number: next((one for one in self.arguments(number) if isinstance(one, Tensor)), None) for number in set(numbers)}
-        self._gradient_formats |= {one.dtype for one in tensors.values() if one is not None}
-        sizes_of = {number: (one.shape, one.elements) for number, one in tensors.items() if one is not None}
+        tensors = {
+            number: next((argument for argument in self.arguments(number) if isinstance(argument, Tensor)), None) for number in set(numbers)
+        }
+        self._gradient_formats |= {tensor.dtype for tensor in tensors.values() if tensor is not None}
+        sizes_of = {number: (tensor.shape, tensor.elements) for number, tensor in tensors.items() if tensor is not None}
         for mark, place, number in zip(marks, places.tolist(), numbers, strict=True):
             if number in sizes_of:
                 shape, elements = sizes_of[number]
-                found.setdefault(mark, []).append(elements)
+                by_size.setdefault(mark, []).append(elements)
                 self.gradients.append((mark, place, shape))
-        self.accumulated = {mark: tuple(sizes) for mark, sizes in found.items()}
+        self.accumulated = {mark: tuple(sizes) for mark, sizes in by_size.items()}
 
     def arguments(self, number: int) -> tuple[Any, ...]:
         """The arguments of an op by their number."""
@@ -102,9 +104,9 @@ class Prices:
         updated, same = self._updated(name, executions.mark), self._surroundings.takes_one_twice(op)
         formats = self._list_formats(op, name, executions.events[executions.bounds[:-1]])
         calls = zip(name.data, args.data, extra.data, updated.data, same.data, formats.data, kernels, strict=True)
-        found = np.fromiter(map(self._calls.__getitem__, calls), np.int64, len(executions))
+        numbers = np.fromiter(map(self._calls.__getitem__, calls), np.int64, len(executions))
         self._price_new()
-        return found
+        return numbers
 
     def of_op(self, op: int, events: Sequence[int], mark: int) -> int:
         """The number of the price of an op that launched these events."""
@@ -114,35 +116,35 @@ class Prices:
         updated = self._updated(np.array([name]), np.array([mark])).item()
         same = self._surroundings.takes_one_twice(np.array([op])).item()
         number = self._list_formats(np.array([op]), np.array([name]), np.array(events[:1])).item()
-        found = self._calls[name, args, extra, updated, same, number, self._launched[events].tobytes()]
+        number_of = self._calls[name, args, extra, updated, same, number, self._launched[events].tobytes()]
         self._price_new()
-        return found
+        return number_of
 
     def _extra_of_events(self, executions: Executions) -> Integers:
         """The extra fields of executions from their device events (of collectives), by number: those of the first event that has some."""
-        found = np.full(len(executions), NONE)
+        prices = np.full(len(executions), NONE)
         extra = self._work.extra[executions.events]
         present = np.flatnonzero(extra != NONE)[::-1]
-        found[np.searchsorted(executions.bounds, present, side="right") - 1] = extra[present]
-        return found
+        prices[np.searchsorted(executions.bounds, present, side="right") - 1] = extra[present]
+        return prices
 
     def _updated(self, name: Integers, marks: Integers) -> Integers:
         """For optimizer ops, the number of the gradient sizes of their step; `NONE` for other ops."""
-        found = np.full(len(name), NONE)
+        prices = np.full(len(name), NONE)
         updates = np.flatnonzero(np.isin(name, self._optimizers))
         first = next(iter(self.accumulated.values()), ())
-        found[updates] = [self._sizes[self.accumulated.get(mark, first)] for mark in marks[updates].tolist()]
-        return found
+        prices[updates] = [self._sizes[self.accumulated.get(mark, first)] for mark in marks[updates].tolist()]
+        return prices
 
     def _list_formats(self, op: Integers, name: Integers, event: Integers) -> Integers:
         """The number of the number format of each op's lists, where other ops tell it, else `NONE`; ``event`` is its first event."""
-        found = np.full(len(op), NONE)
+        prices = np.full(len(op), NONE)
         if self._gradient_formats and len(self._gradient_formats) == 1:  # weights and state have the format of their gradients
-            found[np.isin(name, self._optimizers)] = self._formats[next(iter(self._gradient_formats))]
+            prices[np.isin(name, self._optimizers)] = self._formats[next(iter(self._gradient_formats))]
         on_host = self._work.kernels[self._work.kernel[event], 0] == name
         for place, number in self._surroundings.list_formats(op, on_host).items():
-            found[place] = self._formats[number]
-        return found
+            prices[place] = self._formats[number]
+        return prices
 
     def _price_new(self) -> None:
         """Prices the calls that were numbered since the last time."""
@@ -167,7 +169,7 @@ class Prices:
 
     def _priced(self, name: str, args: tuple[Any, ...], keys: Sequence[int], extra: dict[str, Any]) -> PricedOp:
         launch_extras = [self._extras[place - 1] for key in keys if (place := key % (len(self._extras) + 1))]
-        if copied := next((word for one in launch_extras if (word := _COPIES.get(one[2], ""))), ""):
+        if copied := next((word for extra in launch_extras if (word := _COPIES.get(extra[2], ""))), ""):
             extra["memcpy_kind"] = copied
         if self.world:
             extra["World size"] = self.world
@@ -207,26 +209,26 @@ def _grid(text: bytes) -> tuple[int, ...] | None:
 
 def priced_executions(recorded: Executions, inherited: Sequence[Execution], prices: Prices, host: Host) -> tuple[Executions, Integers]:
     """All executions and the numbers of their prices. Those launched before the recording (``inherited``) have the price of their twins."""
-    found, numbers = _recorded(recorded, prices, host)
+    executions, numbers = _recorded(recorded, prices, host)
     if not inherited:
-        return found, numbers
-    of_event = np.empty(int(found.events.max()) + 1, np.int64)
-    of_event[found.events] = np.repeat(np.arange(len(found)), found.counts)
+        return executions, numbers
+    of_event = np.empty(int(executions.events.max()) + 1, np.int64)
+    of_event[executions.events] = np.repeat(np.arange(len(executions)), executions.counts)
     open_: dict[int, tuple[int, Execution]] = {}
-    made, targets = list[Execution](), list[int]()
-    for one in inherited:
-        target = int(of_event[one.twins[0]])
-        before = open_.get(one.device)
-        if before is not None and before[0] == target and before[1].twins[-1] < one.twins[0]:
-            before[1].events += one.events
-            before[1].twins += one.twins
+    inherited_executions, targets = list[Execution](), list[int]()
+    for execution in inherited:
+        target = int(of_event[execution.twins[0]])
+        before = open_.get(execution.device)
+        if before is not None and before[0] == target and before[1].twins[-1] < execution.twins[0]:
+            before[1].events += execution.events
+            before[1].twins += execution.twins
         else:
-            one.op, open_[one.device] = int(found.op[target]), (target, one)
-            made.append(one)
+            execution.op, open_[execution.device] = int(executions.op[target]), (target, execution)
+            inherited_executions.append(execution)
             targets.append(target)
-        last = open_[one.device][1]
-        last.whole = 2 * len(last.twins) >= len(found.events_of(target))
-    return found.with_more(made), np.append(numbers, numbers[targets])
+        last = open_[execution.device][1]
+        last.whole = 2 * len(last.twins) >= len(executions.events_of(target))
+    return executions.with_more(inherited_executions), np.append(numbers, numbers[targets])
 
 
 def _recorded(executions: Executions, prices: Prices, host: Host) -> tuple[Executions, Integers]:
@@ -240,18 +242,20 @@ def _recorded(executions: Executions, prices: Prices, host: Host) -> tuple[Execu
     groups: dict[tuple[int, int], list[Execution]] = {}
     for outer, part in zip(owner.values(), executions.take(np.array(list(owner))), strict=True):
         groups.setdefault((outer, part.device), []).append(part)
-    made = [
+    pieces = [
         Execution(outer, parts[0].launch, device, parts[0].mark, events=sorted(event for part in parts for event in part.events))
         for (outer, device), parts in groups.items()
     ]
     kept = np.setdiff1d(np.arange(len(executions)), list(owner), assume_unique=True)
-    return executions.take(kept).with_more(made), np.append(numbers[kept], [prices.of_op(one.op, one.events, one.mark) for one in made])
+    return executions.take(kept).with_more(pieces), np.append(
+        numbers[kept], [prices.of_op(part.op, part.events, part.mark) for part in pieces]
+    )
 
 
 def _owners(executions: Executions, numbers: Integers, prices: Prices, host: Host) -> dict[int, int]:
     """The op that replaces each execution inside an unpriced op's nearest priced outer op, by place of the execution."""
     owner: dict[int, int] = {}
-    unpriced = ~np.array([one.priced.is_priced for one in prices.ops], bool)[numbers]
+    unpriced = ~np.array([op.priced.is_priced for op in prices.ops], bool)[numbers]
     order = np.argsort(executions.op, kind="stable")
     ops = executions.op[order]
     for place in np.flatnonzero(unpriced & (executions.op != NONE) & ~executions.replayed).tolist():
@@ -260,9 +264,9 @@ def _owners(executions: Executions, numbers: Integers, prices: Prices, host: Hos
             if host.kind[outer] != OP or not has_price(str(prices.names[host.name[outer]])):
                 continue
             inside = order[slice(*np.searchsorted(ops, (outer, host.within(outer))))]
-            mine = inside[executions.device[inside] == device].tolist()
-            events = sorted(event for other in mine for event in executions.events_of(other))
+            places = inside[executions.device[inside] == device].tolist()
+            events = sorted(event for other in places for event in executions.events_of(other))
             if prices.ops[prices.of_op(outer, events, mark)].priced.is_priced:
-                owner.update(dict.fromkeys(mine, outer))
+                owner.update(dict.fromkeys(places, outer))
                 break
     return owner

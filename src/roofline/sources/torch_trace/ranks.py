@@ -26,8 +26,8 @@ def with_waiting(parts: Sequence[Part]) -> list[Part]:
             for subject, tally in device.rows.items():
                 if "collective" in subject.category and tally.executions:
                     tallies.setdefault(subject, []).append(tally)
-    total = sum(tally.time_ps for mine in tallies.values() for tally in mine)
-    waiting = sum(_waited(mine) for mine in tallies.values() if len(mine) > 1)
+    total = sum(tally.time_ps for of_rank in tallies.values() for tally in of_rank)
+    waiting = sum(_waited(of_rank) for of_rank in tallies.values() if len(of_rank) > 1)
     without_note = [replace(part, notes=tuple(note for note in part.notes if not note.startswith(INCLUDED))) for part in parts]
     if not total:
         return without_note

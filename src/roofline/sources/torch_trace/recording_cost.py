@@ -38,7 +38,7 @@ from .rows import PS
 _NS, _PS = parse("1 ns", "s"), parse("1 ps", "s")
 MOST_SHARE, MOST_SHARE_COMPILED = 0.7, 0.75  # of the host's time that is attributed to the profiler, at most
 WITHOUT_STACKS = 0.9
-OP_NS, OTHER_NS, CALL_NS = (round(parse(each, "s") / _NS) for each in ("4 us", "2 us", "1 us"))
+OP_NS, OTHER_NS, CALL_NS = (round(parse(duration, "s") / _NS) for duration in ("4 us", "2 us", "1 us"))
 TRITON_NS, TRITON_WITHOUT_STACKS_NS = round(parse("80 us", "s") / _NS), round(parse("20 us", "s") / _NS)
 AT_ONCE_NS, USUAL_NS = round(parse("2 us", "s") / _NS), round(parse("4.2 us", "s") / _NS)  # of a launch; the rest of it on a usual host
 SLOWNESS = (0.4, 2.0)  # of a host, relative to a usual one: recording took 0.43 to 1.9 times as long as usual in these programs
@@ -106,11 +106,11 @@ def mark_recording_between(gaps: Iterable[Gap], host: Host, names: Sequence[Any]
 
     The op that ends a gap counts too, as it is recorded before it begins.
     """
-    found = list(gaps)
+    corrected = list(gaps)
     counted = _EventCounts(host, None, names, ())
-    begins, ends = (np.array([getattr(gap, side) // PS for gap in found], np.int64) for side in ("begin", "end"))
+    begins, ends = (np.array([getattr(gap, side) // PS for gap in corrected], np.int64) for side in ("begin", "end"))
     (events, cost, _), (before, cost_before, _) = counted.until(ends), counted.until(begins)
-    for place, gap in enumerate(found):
+    for place, gap in enumerate(corrected):
         gap.recorded = int(events[place] - before[place]) * gap.count
         took = _recording_ns(int(cost[place] - cost_before[place]), 0, int(ends[place] - begins[place]), counted.most)
         gap.recording = min(took * gap.count * PS, gap.weight)
@@ -130,7 +130,7 @@ def launching_time(
     """The nanoseconds between two instants that the host neither waits (``waited``) nor spends on recording."""
     span = np.array([begin, end])
     counted = _EventCounts(host, launches, names, captured, are_blocking=are_blocking)
-    _, cost, kernels = (np.diff(one).item() for one in counted.until(span))
+    _, cost, kernels = (np.diff(counts).item() for counts in counted.until(span))
     free = end - begin - waited
     return free - _recording_ns(cost, kernels, max(free, 0), counted.most)
 
@@ -149,8 +149,8 @@ def fit_recording(gaps: Sequence[Gap], begins: Sequence[int], unrecorded: tuple[
         return
     first, last = later[0], later[-1]
     late = [gap for gap in gaps if gap.launched is not None and gap.launched > gap.begin]
-    mine = [gap for gap in late if first <= gap.begin < last]
-    estimated, free = sum(gap.recording for gap in mine), sum(gap.weight - gap.recording for gap in mine)
+    of_step = [gap for gap in late if first <= gap.begin < last]
+    estimated, free = sum(gap.recording for gap in of_step), sum(gap.weight - gap.recording for gap in of_step)
     longer, longest = (last - first - (len(later) - 1) * seconds / _PS for seconds in (most_s, least_s))
     if estimated < longer and free:
         share = min((longer - estimated) / free, 1.0)
@@ -195,25 +195,25 @@ class _EventCounts:
     def until(self, instants: Integers) -> tuple[Integers, Integers, Integers]:
         """The number of events up to each instant, the nanoseconds to record them, and those to describe Inductor's kernels."""
         events, cost, kernels = (np.zeros(len(instants), np.int64) for _ in range(3))
-        share, each = (1.0, TRITON_NS) if self._has_stacks else (WITHOUT_STACKS, TRITON_WITHOUT_STACKS_NS)
+        share, per_launch = (1.0, TRITON_NS) if self._has_stacks else (WITHOUT_STACKS, TRITON_WITHOUT_STACKS_NS)
         for number in self._threads:
             first, last = self._host.bounds[number]
-            found, ops = _count_before(self._host.start[first:last], instants, self._host.kind[first:last] == OP)
-            cost += OP_NS * ops + OTHER_NS * (found - ops)
+            recorded, ops = _count_before(self._host.start[first:last], instants, self._host.kind[first:last] == OP)
+            cost += OP_NS * ops + OTHER_NS * (recorded - ops)
             if self._launches is not None:
                 calls, _ = _count_before(self._launches.start[self._launches.thread == number], instants)
                 cost += CALL_NS * calls
-                found = found + calls
-            events += found
-            kernels += each * _count_before(self._host.start[first:last], instants, self._described[first:last])[1]
+                recorded = recorded + calls
+            events += recorded
+            kernels += per_launch * _count_before(self._host.start[first:last], instants, self._described[first:last])[1]
             kernels += STEP_NS * _count_before(self._host.start[first:last], instants, self._steps[first:last])[1]
         return events, (cost * share * self._slowness).astype(np.int64), (kernels * self._slowness).astype(np.int64)
 
 
 def _slowness(launches: Launches, names: Sequence[Any]) -> float:
     """How long a host takes for what a usual one does in a unit of time, from the time that it takes to launch kernels; 1 if unknown."""
-    mine = np.isin(launches.name, [number for number, name in enumerate(names) if _LAUNCH.fullmatch(str(name))])
-    took = np.sort(launches.end[mine] - launches.start[mine])
+    launching = np.isin(launches.name, [number for number, name in enumerate(names) if _LAUNCH.fullmatch(str(name))])
+    took = np.sort(launches.end[launching] - launches.start[launching])
     if len(took) < LEAST_LAUNCHES:
         return 1.0
     lower_quartile = int(took[len(took) // 4])

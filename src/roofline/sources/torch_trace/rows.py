@@ -98,8 +98,8 @@ class DeviceRows:
         tensors: UsedTensors | None,
     ) -> None:
         self.number, self._work, self._prices, self._contexts = number, work, prices, contexts
-        mine = np.flatnonzero(executions.device == number)
-        self._executions, self._priced = executions.take(mine), priced[mine]
+        events = np.flatnonzero(executions.device == number)
+        self._executions, self._priced = executions.take(events), priced[events]
         self._tried = tried[self._executions.events[self._executions.bounds[:-1]]]
         self._context = contexts.of(self._executions.op)
         self._context[self._tried] = contexts.autotuning
@@ -145,14 +145,14 @@ class DeviceRows:
 
     def _mark_second_passes(self) -> None:
         """Sets other contexts for the executions of forward passes that repeat others."""
-        multiplying = [number for number, one in enumerate(self._prices.ops) if one.priced.category in MULTIPLY]
+        multiplying = [number for number, op in enumerate(self._prices.ops) if op.priced.category in MULTIPLY]
         ops, marks = self._executions.op, self._executions.mark
         products = np.flatnonzero(np.isin(self._priced, multiplying) & (ops != NONE) & ~self._tried)
         graded = self._contexts.sequences(ops[products]) != NONE
         both = np.intersect1d(distinct(marks[products[graded]]), distinct(marks[products[~graded]]), assume_unique=True)
         kept = np.isin(marks[products], both)
-        held = list(self._with_prices(products[kept]))
-        for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(held, graded[kept].tolist())}:
+        priced_products = list(self._with_prices(products[kept]))
+        for begin, end, caller in {self._contexts.call_around(op) for op in second_passes(priced_products, graded[kept].tolist())}:
             inside = np.flatnonzero((ops >= begin) & (ops < end))
             self._context[inside] = [self._contexts.repeated(number, caller) for number in self._context[inside].tolist()]
 
@@ -174,9 +174,9 @@ class DeviceRows:
     def _with_prices(self, places: Integers) -> Iterator[tuple[Execution, PricedOp]]:
         """Some executions with their contexts and prices."""
         priced, contexts = self._priced[places].tolist(), self._context[places].tolist()
-        for one, number, context in zip(self._executions.take(places), priced, contexts, strict=True):
-            one.context = self._contexts.all[context]
-            yield one, self._prices.ops[number]
+        for execution, number, context in zip(self._executions.take(places), priced, contexts, strict=True):
+            execution.context = self._contexts.all[context]
+            yield execution, self._prices.ops[number]
 
     @cached_property
     def _ordered_steps(self) -> Integers:
@@ -216,8 +216,8 @@ class DeviceRows:
     @cached_property
     def _kinds(self) -> tuple[Integers, Integers]:
         """A number for each execution, the same for those that are equal in all that a row shows; and the first execution of each."""
-        one = self._executions
-        unknown = (one.launch == NONE) | (one.replayed & (one.op == NONE))
+        executions = self._executions
+        unknown = (executions.launch == NONE) | (executions.replayed & (executions.op == NONE))
         keys = (self._priced * len(self._contexts.all) + self._context) * 2 + unknown
         _, firsts, kinds = np.unique(keys, return_index=True, return_inverse=True)
         order = np.argsort(firsts)
@@ -228,15 +228,15 @@ class DeviceRows:
         """The operations of the rows, and the row of each execution."""
         kinds, firsts = self._kinds
         subjects = Numbered()
-        rows = np.array([subjects[self._subject(one, priced)] for one, priced in self._with_prices(firsts)], np.int64)
+        rows = np.array([subjects[self._subject(execution, priced)] for execution, priced in self._with_prices(firsts)], np.int64)
         return list(subjects), rows[kinds]
 
     def _rows(self) -> dict[Subject, Tally]:
         (subjects, numbers), marks = self._subjects, self._executions.mark
         times, own = self._durations()
         rows = [Row(Tally()) for _ in subjects]
-        each = (self._executions.whole.astype(np.int64), self._executions.counts, times, own)
-        sums = (_sums(numbers, values, len(rows)).tolist() for values in each)
+        columns = (self._executions.whole.astype(np.int64), self._executions.counts, times, own)
+        sums = (_sums(numbers, values, len(rows)).tolist() for values in columns)
         for row, executions, kernels, time, alone in zip(rows, *sums, strict=True):
             row.tally.executions, row.tally.kernels = max(executions, 1), kernels
             row.tally.time_ps, row.tally.self_ps = time * PS, alone * PS
@@ -247,58 +247,58 @@ class DeviceRows:
 
     def _durations(self) -> tuple[Integers, Integers]:
         """The time and self time of each execution."""
-        one, firsts = self._executions, self._executions.bounds[:-1]
-        times = np.add.reduceat((self._work.end - self._work.start)[one.events], firsts)
-        own = np.add.reduceat(self._self[one.events], firsts)
-        for place in np.flatnonzero((one.counts > 1) & (times != own)).tolist():  # some of its events overlap
-            mine = one.events_of(place)
-            times[place] = _union_length(self._work.start[mine].tolist(), self._work.end[mine].tolist())
+        executions, firsts = self._executions, self._executions.bounds[:-1]
+        times = np.add.reduceat((self._work.end - self._work.start)[executions.events], firsts)
+        own = np.add.reduceat(self._self[executions.events], firsts)
+        for place in np.flatnonzero((executions.counts > 1) & (times != own)).tolist():  # some of its events overlap
+            events = executions.events_of(place)
+            times[place] = _union_length(self._work.start[events].tolist(), self._work.end[events].tolist())
         return times, own
 
     def _launches(self, rows: Sequence[Row]) -> None:
         """Adds kernels to rows: for executions of the first steps one by one in order, for the others in groups of equal ones."""
-        one, numbers, counts = self._executions, self._subjects[1], self._executions.counts
+        executions, numbers, counts = self._executions, self._subjects[1], self._executions.counts
         starts = self._work.start.data  # a memoryview, which is indexed as fast as a list
-        in_order = np.isin(one.mark, self._ordered_steps)
+        in_order = np.isin(executions.mark, self._ordered_steps)
         for place in np.flatnonzero(in_order).tolist():
-            rows[numbers[place]].add_launches(self._prices, one.events_of(place), int(one.mark[place]), starts)
+            rows[numbers[place]].add_launches(self._prices, executions.events_of(place), int(executions.mark[place]), starts)
         others = np.flatnonzero(~in_order)
         alike = self._kinds[0][others] * (int(counts.max()) + 1) + counts[others]
         _, firsts, often = np.unique(alike, return_index=True, return_counts=True)
         for first, count in sorted(zip(others[firsts].tolist(), often.tolist(), strict=True)):
-            rows[numbers[first]].add_repeated(self._prices, one.events_of(first), starts, count)
+            rows[numbers[first]].add_repeated(self._prices, executions.events_of(first), starts, count)
         for row in rows:
             row.tally.launched = row.launched(self._prices)
 
-    def _subject(self, one: Execution, priced: PricedOp) -> Subject:
-        found, context, lost = priced.priced, one.context, one.launch == NONE
+    def _subject(self, execution: Execution, priced: PricedOp) -> Subject:
+        price, context, lost = priced.priced, execution.context, execution.launch == NONE
         if context.autotuned:
             return AUTOTUNED
-        name, kind, _, _ = self._prices.kernel(one.events[0])
-        if one.replayed and one.op == NONE and not found.is_priced:
+        name, kind, _, _ = self._prices.kernel(execution.events[0])
+        if execution.replayed and execution.op == NONE and not price.is_priced:
             return Subject(name=priced.name, category=GRAPH, module=context.region, cost=UNKNOWN, notes=(NO_CAPTURE,))
-        notes = list(found.notes)
-        if one.op == NONE and kind == KERNEL and not found.is_priced:
+        notes = list(price.notes)
+        if execution.op == NONE and kind == KERNEL and not price.is_priced:
             notes.append(NO_LAUNCH if lost else NO_OP)
-        missing = found.missing or (RECORD_SHAPES if one.op != NONE and not priced.args and found.category != FUSED else "")
-        if missing and not found.is_priced:
+        missing = price.missing or (RECORD_SHAPES if execution.op != NONE and not priced.args and price.category != FUSED else "")
+        if missing and not price.is_priced:
             notes.append(f"{UNPRICED}record with {missing}")
         return Subject(
             name=priced.name,
-            label=label(priced.name, priced.args) if one.op != NONE else "",
+            label=label(priced.name, priced.args) if execution.op != NONE else "",
             module=context.region,
-            category=found.category or ("kernel" if one.op == NONE else "unknown"),
+            category=price.category or ("kernel" if execution.op == NONE else "unknown"),
             scope="/".join(context.scope),
             location=context.location,
-            phase=self._contexts.phase(context) if one.op != NONE else "",
-            towards=_towards(found.cost, self._prices.names[name], kind),
-            cost=UNKNOWN if found.cost is None else found.cost,
+            phase=self._contexts.phase(context) if execution.op != NONE else "",
+            towards=_towards(price.cost, self._prices.names[name], kind),
+            cost=UNKNOWN if price.cost is None else price.cost,
             avoidable=priced.priced.recomputed,
-            operation=found.operation or (EAGER if found.category == ELEMENTWISE else None),
+            operation=price.operation or (EAGER if price.category == ELEMENTWISE else None),
             work_provenance="shape",
-            bytes_provenance="profile" if one.op == NONE else "shape",
+            bytes_provenance="profile" if execution.op == NONE else "shape",
             notes=tuple(dict.fromkeys(notes)),
-            conventions=tuple(sorted(found.by_convention.items())),
+            conventions=tuple(sorted(price.by_convention.items())),
             found=not (lost and kind == KERNEL),
             shapes=first_shapes(priced.args),
         )
@@ -330,22 +330,22 @@ class DeviceRows:
 
     def _extents(self, complete: Mapping[Mark, bool], marks: Integers) -> dict[Mark, Extent]:
         """The extent of each step, from its first event on the main queue to its last on any, with the busy time of its own events."""
-        found: dict[Mark, Extent] = {}
-        mine = marks[self.events]
-        order = np.argsort(mine, kind="stable")
-        each, firsts = np.unique(mine[order], return_index=True)
-        parts = {mark: places for mark, places in zip(each.tolist(), np.split(order, firsts[1:]), strict=True) if mark != NONE}
+        extents: dict[Mark, Extent] = {}
+        own_marks = marks[self.events]
+        order = np.argsort(own_marks, kind="stable")
+        distinct, firsts = np.unique(own_marks[order], return_index=True)
+        parts = {mark: places for mark, places in zip(distinct.tolist(), np.split(order, firsts[1:]), strict=True) if mark != NONE}
         main = self._on_main_queue(list(parts.values()))
         for mark, places in parts.items():
             start, end = self.start[places], self.end[places]
             busy = int(uncovered(start, end).sum())
             begin = int(start[main[places]].min())
-            found[mark] = Extent(begin * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
-        return self._within(found)
+            extents[mark] = Extent(begin * PS, int(end.max()) * PS, busy * PS, complete.get(mark, True))
+        return self._within(extents)
 
     def _within(self, steps: dict[Mark, Extent]) -> dict[Mark, Extent]:
         """Steps that are busy no longer than the device is while they last: their work may overlap that of others."""
-        ordered = sorted(steps.items(), key=lambda one: one[1].begin_ps)
+        ordered = sorted(steps.items(), key=lambda step: step[1].begin_ps)
         begins = np.array([extent.begin_ps // PS for _, extent in ordered], np.int64)
         ends = np.append(begins[1:], [extent.end_ps // PS for _, extent in ordered[-1:]])
         most = (covered(self.busy, begins, ends) * PS).tolist()
@@ -366,9 +366,9 @@ class DeviceRows:
 
 def _sums(numbers: Integers, values: Integers, size: int) -> Integers:
     """The sum of the values with each number."""
-    found = np.zeros(size, np.int64)
-    np.add.at(found, numbers, values)
-    return found
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, numbers, values)
+    return sums
 
 
 def _by_mark(numbers: Integers, marks: Integers, times: Integers) -> Iterator[tuple[int, int, int, int]]:

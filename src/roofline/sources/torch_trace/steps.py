@@ -52,9 +52,9 @@ def steps_of(host: Host, names: Sequence[str], launched: Integers) -> Steps:
     marked = np.flatnonzero(np.isin(host.name, own) & np.isin(host.kind, (OP, ANNOTATION)))
     if len(marked):
         return _steps(host, _without_overlaps(host, marked), names)
-    found = _steps(host, _recurring(host, names, launched), names)
-    if len(found.names):
-        return Steps(found.names, found.begins, np.append(found.begins[1:] - 1, found.ends[-1:]))
+    steps = _steps(host, _recurring(host, names, launched), names)
+    if len(steps.names):
+        return Steps(steps.names, steps.begins, np.append(steps.begins[1:] - 1, steps.ends[-1:]))
     return _updates(host, names, launched)
 
 
@@ -63,11 +63,11 @@ def _updates(host: Host, names: Sequence[str], launched: Integers) -> Steps:
 
     Optimizers of one class have the same name: there launches and accumulated gradients show whether they take turns.
     """
-    found = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(_OPTIMIZER)]
-    each = [places for number in found if len(places := np.flatnonzero((host.name == number) & (host.kind == ANNOTATION)))]
-    if not each:
+    numbers = [number for number, name in enumerate(names) if isinstance(name, str) and name.startswith(_OPTIMIZER)]
+    by_name = [places for number in numbers if len(places := np.flatnonzero((host.name == number) & (host.kind == ANNOTATION)))]
+    if not by_name:
         return _steps(host, np.array([], np.int64), names)
-    ends = np.sort(host.end[_without_overlaps(host, min(each, key=len))])
+    ends = np.sort(host.end[_without_overlaps(host, min(by_name, key=len))])
     gradients = [number for number, name in enumerate(names) if name == _GRADIENT]
     events = (launched, host.start[np.isin(host.name, gradients)])
     between = [np.diff(np.searchsorted(np.sort(instants), ends)).tolist() for instants in events]
@@ -85,7 +85,7 @@ def _period(counts: Sequence[tuple[int, int]]) -> int:
     """
     for period in range(1, min(MOST_UPDATES, len(counts) // 2) + 1):
         if all(first == again for first, again in zip(counts, counts[period:], strict=False)):
-            apart = any(max(each) - min(each) > LEAST_DIFFERENCE * max(each) for each in zip(*counts, strict=True))
+            apart = any(max(members) - min(members) > LEAST_DIFFERENCE * max(members) for members in zip(*counts, strict=True))
             return period if apart else 1
     return 1
 
@@ -101,17 +101,17 @@ def _label(name: str) -> tuple[str, int | None]:
     >>> _label("ProfilerStep#12"), _label("execute_context_0(0)_generation_32(32)")
     (('ProfilerStep', 12), ('execute_context_0(0)_generation_32(32)', None))
     """
-    found = _STEP.fullmatch(name)
-    return ("ProfilerStep", int(found[1]) if found[1] else None) if found else (name, None)
+    match = _STEP.fullmatch(name)
+    return ("ProfilerStep", int(match[1]) if match[1] else None) if match else (name, None)
 
 
 def _without_overlaps(host: Host, places: Integers) -> Integers:
     """The events of the thread that has most of them, without overlaps: a step that two threads annotate is counted once."""
     threads, counts = np.unique(host.thread[places], return_counts=True)
-    mine = places[host.thread[places] == threads[np.argmax(counts)]]
-    mine = mine[np.argsort(host.start[mine], kind="stable")]
+    of_thread = places[host.thread[places] == threads[np.argmax(counts)]]
+    of_thread = of_thread[np.argsort(host.start[of_thread], kind="stable")]
     kept: list[int] = []
-    for place in mine.tolist():
+    for place in of_thread.tolist():
         if not kept or host.start[place] >= host.end[kept[-1]]:
             kept.append(place)
     return np.array(kept, np.int64)
@@ -126,8 +126,8 @@ def _recurring(host: Host, names: Sequence[str], launched: Integers) -> Integers
         if is_outermost and not str(names[host.name[place]]).startswith(_OPTIMIZERS):
             families.setdefault(_family(names[host.name[place]]), []).append(place)
     best, covered = np.array([], np.int64), LEAST_SHARE * max(len(launched), 1)
-    for mine in families.values():
-        places = _without_overlaps(host, np.array(mine, np.int64))
+    for members in families.values():
+        places = _without_overlaps(host, np.array(members, np.int64))
         if len(places) < 2:
             continue
         steps = _steps(host, places, names)
@@ -143,5 +143,7 @@ def _family(name: str) -> str:
     >>> _family("step[DECODE bs=32]"), _family("execute_context_1(128)_generation_0(0)"), _family("## Call CompiledFxGraph fzopnr ##")
     ('step', 'execute_context_', '## Call CompiledFxGraph fzopnr ##')
     """
-    found = _FAMILY.match(str(name))
-    return str(name) if str(name).startswith("## ") else found[0] if found else ""
+    match = _FAMILY.match(str(name))
+    if str(name).startswith("## "):
+        return str(name)
+    return match[0] if match else ""

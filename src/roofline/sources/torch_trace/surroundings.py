@@ -27,18 +27,18 @@ class Surroundings:
 
     def takes_one_twice(self, op: Integers) -> Integers:
         """Whether each op takes the same tensor as both operands: 1 or 0."""
-        found = np.zeros(len(op), np.int64)
+        facts = np.zeros(len(op), np.int64)
         for outer, inner in self._same_operands:
-            mine = self._named(op, [inner])
-            parents = self._host.parent[op[mine]]
-            found[mine[(parents != NONE) & (self._host.name[parents] == outer)]] = 1
-        return found
+            events = self._named(op, [inner])
+            parents = self._host.parent[op[events]]
+            facts[events[(parents != NONE) & (self._host.name[parents] == outer)]] = 1
+        return facts
 
     def list_formats(self, op: Integers, on_host: Integers) -> dict[int, DType]:
         """By place, the number format of the list that an op on the host concatenates: that of the result that its inner ops write."""
-        mine = self._named(op, self._concatenates)
-        each = ((place, self._result_format(int(op[place]))) for place in mine[on_host[mine] != 0].tolist())
-        return {place: number for place, number in each if number is not None}
+        joins = self._named(op, self._concatenates)
+        formats = ((place, self._result_format(int(op[place]))) for place in joins[on_host[joins] != 0].tolist())
+        return {place: number for place, number in formats if number is not None}
 
     def _named(self, op: Integers, names: Sequence[int]) -> Integers:
         """The places of the ops with these names."""
@@ -47,10 +47,10 @@ class Surroundings:
 
     def _result_format(self, op: int) -> DType | None:
         """The number format of a tensor of an inner op that has as many elements as the concatenated list."""
-        parts = next((one for one in self._arguments(int(self._host.arguments[op])) if isinstance(one, tuple)), ())
-        whole = sum(one.elements for one in parts if isinstance(one, Tensor))
+        parts = next((argument for argument in self._arguments(int(self._host.arguments[op])) if isinstance(argument, tuple)), ())
+        whole = sum(tensor.elements for tensor in parts if isinstance(tensor, Tensor))
         for inner in range(op + 1, self._host.within(op)):
-            for one in self._arguments(int(self._host.arguments[inner])):
-                if isinstance(one, Tensor) and one.dtype is not None and one.elements == whole:
-                    return one.dtype
+            for argument in self._arguments(int(self._host.arguments[inner])):
+                if isinstance(argument, Tensor) and argument.dtype is not None and argument.elements == whole:
+                    return argument.dtype
         return None

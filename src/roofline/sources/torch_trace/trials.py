@@ -25,22 +25,22 @@ def trying_convolutions(host: Host, launches: Launches, names: Sequence[Any]) ->
     calls = np.flatnonzero(np.isin(launches.name, _waits(names)))
     waited: dict[int, int] = {}
     for place in host.enclosing(launches.thread[calls], launches.start[calls]).tolist():
-        for one in host.around(place):
-            if host.kind[one] == OP and _CONVOLVES.match(str(names[host.name[one]])):
-                waited[one] = waited.get(one, 0) + 1
-    return frozenset(one for one, count in waited.items() if count >= LEAST_TRIALS)
+        for op in host.around(place):
+            if host.kind[op] == OP and _CONVOLVES.match(str(names[host.name[op]])):
+                waited[op] = waited.get(op, 0) + 1
+    return frozenset(op for op, count in waited.items() if count >= LEAST_TRIALS)
 
 
 def tried_events(work: Work, host: Host, launches: Launches, names: Sequence[Any]) -> Flags:
     """Whether each event of the devices is part of a trial."""
     tried, waits = np.zeros(len(work), bool), _waits(names)
     for op in trying_convolutions(host, launches, names):
-        mine = np.flatnonzero((work.op == op) & (work.launch != NONE))
-        mine = mine[np.argsort(work.launch[mine], kind="stable")]
+        events = np.flatnonzero((work.op == op) & (work.launch != NONE))
+        events = events[np.argsort(work.launch[events], kind="stable")]
         first, last = np.searchsorted(launches.thread, (host.thread[op], host.thread[op] + 1))
         begin, end = first + np.searchsorted(launches.start[first:last], (host.start[op], host.end[op]))
         waited = begin + np.flatnonzero(np.isin(launches.name[begin:end], waits))
-        for launched in np.split(mine, np.searchsorted(work.launch[mine], waited))[:-1]:  # what is after the last wait is no trial
+        for launched in np.split(events, np.searchsorted(work.launch[events], waited))[:-1]:  # what is after the last wait is no trial
             tried[launched[len(launched) - 2 * _repeated(work.kernel[launched].tolist()) :]] = True
     return tried
 

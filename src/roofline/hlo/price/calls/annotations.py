@@ -34,7 +34,7 @@ def movement(site: Site) -> Price:
 def callback(site: Site) -> Price:
     """A call into Python on the host: operands and results cross PCIe; its arithmetic is unknown."""
     own = traffic(site, results(site))
-    crossed = sum(shape.bytes for shape in (*(one.shape for one in site.operands), *results(site)))
+    crossed = sum(shape.bytes for shape in (*(operand.shape for operand in site.operands), *results(site)))
     cost = own + Cost.of({UNNAMED_WORK: None})
     return Price(
         cost + Cost.of({PCIE: crossed}) if site.platform != "cpu" else cost, "host callback", ("the cost of the callback is unknown",)

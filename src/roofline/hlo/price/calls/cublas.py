@@ -9,7 +9,7 @@ from math import prod
 
 from ....cost import NOTHING, Cost
 from ....dtypes import DType
-from ....ops.elementwise import on_sums, summed
+from ....ops.elementwise import added, on_sums, summed
 from ....ops.linear_algebra import Sizes, elements_read, work
 from ....ops.product import real_flops
 from ....workload import COUNTED
@@ -32,16 +32,16 @@ PADDED = f"{COUNTED}without multiplications by the compiler's zero padding"
 def gemm(site: Site) -> Price:
     """D = α·A·B + β·C, then an epilogue: 2 · batch · m · n · k FLOP on the matrix unit, the rest on the vector unit."""
     instruction = site.instruction
-    left, right, made = operand(site, 0), operand(site, 1), output(site)
+    left, right, result = operand(site, 0), operand(site, 1), output(site)
     ours, theirs = real_sizes(site, 0), real_sizes(site, 1)
     of_fp8 = instruction.custom_call_target == "__cublas$lt$matmul$f8"
-    work, note = _product(instruction.backend_config_text, of_fp8, left, right, made, ours, theirs, site.platform)
+    work, note = _product(instruction.backend_config_text, of_fp8, left, right, result, ours, theirs, site.platform)
     return priced(site, work, "matmul", note, PADDED if ours != left.dims or theirs != right.dims else "")
 
 
 @lru_cache(maxsize=256)  # a program repeats its products for each layer
 def _product(
-    text: str, of_fp8: bool, left: Shape, right: Shape, made: Shape, ours: tuple[int, ...], theirs: tuple[int, ...], platform: Platform
+    text: str, of_fp8: bool, left: Shape, right: Shape, result: Shape, ours: tuple[int, ...], theirs: tuple[int, ...], platform: Platform
 ) -> tuple[Cost, str]:
     """The arithmetic of a product with this configuration, and a note. ``ours`` and ``theirs`` are the operands' sizes without padding."""
     config: Config = parse_config(text)
@@ -51,26 +51,25 @@ def _product(
     check_dimensions(dims, left, right)
     ours_free = free(left.rank, dims.lhs_contracting, dims.lhs_batch)
     theirs_free = free(right.rank, dims.rhs_contracting, dims.rhs_batch)
-    if sizes(left, dims.lhs_batch) * sizes(left, ours_free) * sizes(right, theirs_free) != made.elements:
-        raise Misfit(f"{left} times {right} does not make {made}")
+    if sizes(left, dims.lhs_batch) * sizes(left, ours_free) * sizes(right, theirs_free) != result.elements:
+        raise Misfit(f"{left} times {right} does not make {result}")
     # Along a contracted dimension, padding of either side is padding of both.
     depth = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_contracting, dims.rhs_contracting, strict=True))
     batch = prod(min(ours[a], theirs[b]) for a, b in zip(dims.lhs_batch, dims.rhs_batch, strict=True))
     elements = batch * prod(ours[axis] for axis in ours_free) * prod(theirs[axis] for axis in theirs_free)
     resource, note = unit(left.number, right.number, precision_of(config), platform)
-    return Cost.of({resource: real_flops(elements * depth, left.number)}) + _epilogue(config, of_fp8, made.number, elements), note
+    return Cost.of({resource: real_flops(elements * depth, left.number)}) + _epilogue(config, of_fp8, result.number, elements), note
 
 
-def _epilogue(config: Config, of_fp8: bool, number: DType, made: int) -> Cost:
+def _epilogue(config: Config, of_fp8: bool, number: DType, elements: int) -> Cost:
     """Scales, the addition of C, a bias and an activation, for each element of the result."""
     work = NOTHING
     scaled = of_fp8 or real(config, "alpha_real", 1.0) != 1
-    beta = real(config, "beta")
-    work += summed(made, number, int(scaled) + (0 if not beta else 1 if beta == 1 else 2))
+    work += summed(elements, number, int(scaled) + added(real(config, "beta")))
     for part in word(config, "epilogue", "DEFAULT").split("_"):
         if part not in _EPILOGUES:
             raise Misfit(f"unknown epilogue {part!r}")
-        work += sum((on_sums(name, made, number) for name in _EPILOGUES[part]), NOTHING)
+        work += sum((on_sums(name, elements, number) for name in _EPILOGUES[part]), NOTHING)
     return work
 
 

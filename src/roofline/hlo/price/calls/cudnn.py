@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ....cost import NOTHING, Cost
 from ....dtypes import dtype
 from ....ops.convolution import multiply_adds, pairs
-from ....ops.elementwise import FUNCTIONS, PerElement, on_sums, summed
+from ....ops.elementwise import FUNCTIONS, PerElement, added, on_sums, summed
 from ....ops.product import real_flops
 from ....ops.recurrent import LSTM, multiplied
 from ....ops.recurrent import work as recurrent_work
@@ -60,7 +60,7 @@ class _Convolution(Struct, frozen=True):
     @property
     def is_cut(self) -> bool:
         parts = ((self.source, self.in_source), (self.kernel, self.in_kernel), (self.result, self.in_result))
-        return any(extent.size < size for shape, found in parts for extent, size in zip(found, shape.dims, strict=True))
+        return any(extent.size < size for shape, extents in parts for extent, size in zip(extents, shape.dims, strict=True))
 
 
 FORWARD = ("__cudnn$convForward", "__cudnn$convBiasActivationForward", "__cudnn$convForwardGraph")
@@ -86,12 +86,12 @@ def backward_filter(site: Site) -> Price:
 
 
 def _arrays(site: Site) -> _Convolution:
-    first, second, made = operand(site, 0), operand(site, 1), output(site)
+    first, second, result = operand(site, 0), operand(site, 1), output(site)
     if site.instruction.custom_call_target == BACKWARD_INPUT:
-        return _Convolution(made, second, first, used_extents(site), extents(site, 1), extents(site, 0))
+        return _Convolution(result, second, first, used_extents(site), extents(site, 1), extents(site, 0))
     if site.instruction.custom_call_target == BACKWARD_FILTER:
-        return _Convolution(first, made, second, extents(site, 0), whole(made), extents(site, 1))
-    return _Convolution(first, second, made, extents(site, 0), extents(site, 1), whole(made))
+        return _Convolution(first, result, second, extents(site, 0), whole(result), extents(site, 1))
+    return _Convolution(first, second, result, extents(site, 0), extents(site, 1), whole(result))
 
 
 def convolution_sizes(site: Site) -> tuple[int, int, int]:
@@ -105,9 +105,9 @@ def convolution_sizes(site: Site) -> tuple[int, int, int]:
 
 def _convolution(site: Site) -> Price:
     arrays = _arrays(site)
-    made = prod(extent.size for extent in arrays.in_result)
+    elements = prod(extent.size for extent in arrays.in_result)
     resource = unit_of(site, operand(site, 0).number, operand(site, 1).number)
-    work = Cost.of({resource: real_flops(multiply_adds(*convolution_sizes(site)), operand(site, 0).number)}) + _epilogue(site, made)
+    work = Cost.of({resource: real_flops(multiply_adds(*convolution_sizes(site)), operand(site, 0).number)}) + _epilogue(site, elements)
     notes = (TF32 if resource.kind == "tf32" else "", PADDED if arrays.is_cut else f"{COUNTED}without multiplications by padding")
     return priced(site, work, "convolution", *notes)
 
@@ -176,18 +176,18 @@ def _features(site: Site, labels: ConvolutionDimensions, arrays: _Convolution) -
     return each_tap // full * real_ins * real_outs
 
 
-def _epilogue(site: Site, made: int) -> Cost:
+def _epilogue(site: Site, elements: int) -> Cost:
     """The work of a fused convolution on each output after the convolution itself."""
     config = section(backend_config(site.instruction), "cudnn_conv_backend_config")
     number = output(site).number
     if graph := word(config, "serialized_graph"):
-        return summed(made, number, sum(_node(name) for name in _NODE.findall(graph)))
+        return summed(elements, number, sum(_node(name) for name in _NODE.findall(graph)))
     side = real(config, "side_input_scale")
     facts = _activation(config)
     flops = facts.flops + (real(config, "conv_result_scale", 1.0) not in (0, 1))
     if site.instruction.custom_call_target == "__cudnn$convBiasActivationForward":
-        flops += 1 + (0 if not side else 1 if side == 1 else 2)
-    return summed(made, number, flops, facts.transcendentals)
+        flops += 1 + added(side)
+    return summed(elements, number, flops, facts.transcendentals)
 
 
 def _activation(config: Config) -> PerElement:
@@ -233,10 +233,10 @@ def recurrent(site: Site) -> Price:
         raise Misfit(f"{x} and {state} are not a sequence and a state")
     batch, steps, inputs = x.dims
     stacked, _, hidden = state.dims
-    made = operand(site, 0) if backward else output(site)
-    directions = made.dims[-1] // hidden if hidden else 0
+    result = operand(site, 0) if backward else output(site)
+    directions = result.dims[-1] // hidden if hidden else 0
     if directions not in (1, 2) or stacked % directions:
-        raise Misfit(f"{made} and {state} have different numbers of directions")
+        raise Misfit(f"{result} and {state} have different numbers of directions")
     layers = stacked // directions
     passes = 2 if backward else 1
     weights = multiplied(LSTM, inputs, hidden, layers, directions)

@@ -55,7 +55,7 @@ def _config(site: Site) -> Config:
     return section(backend_config(site.instruction), "cudnn_fmha_backend_config")
 
 
-def _attention(site: Site, made: Shape) -> Attention:
+def _attention(site: Site, result: Shape) -> Attention:
     config, target = _config(site), site.instruction.custom_call_target
     square = integers(section(config, "intermediate_tensor_shape"), "dimensions")
     if len(square) != 4 or min(square) < 1:
@@ -65,7 +65,7 @@ def _attention(site: Site, made: Shape) -> Attention:
         keys *= _pages(site)  # the shape of the scores has the keys of one page
     rows = batch * heads * queries
     query = operand(site, 0)
-    if query.elements % rows or made.elements % rows:
+    if query.elements % rows or result.elements % rows:
         raise Misfit(f"{query} does not hold {rows:,} queries")
     mask = word(config, "mask_type", "NO_MASK")
     if mask not in _MASKS:
@@ -76,7 +76,7 @@ def _attention(site: Site, made: Shape) -> Attention:
         queries=queries,
         keys=keys,
         key_width=query.elements // rows,
-        value_width=made.elements // rows,
+        value_width=result.elements // rows,
         number=query.number,
         causal=mask in _CAUSAL or flag(config, "is_causal_mask"),
         window=max(0, integer(config, "sliding_window_length")),

@@ -17,8 +17,12 @@ def price_fused_call(site: Site) -> Price | None:
     if len(called) != 1:
         return None
     body = site.module.computations[called[0]]
-    found = [one for one in body if one.opcode == "custom-call"]
-    computing = [one for one in body if one.opcode not in _MOVES and not (one.shape.is_array and one.shape.elements <= 1)]
-    if len(found) != 1 or any(one is not found[0] for one in computing):
+    calls = [instruction for instruction in body if instruction.opcode == "custom-call"]
+    computing = [
+        instruction
+        for instruction in body
+        if instruction.opcode not in _MOVES and not (instruction.shape.is_array and instruction.shape.elements <= 1)
+    ]
+    if len(calls) != 1 or any(instruction is not calls[0] for instruction in computing):
         return None
-    return price_call(Site(site.module, body, found[0], site.platform))
+    return price_call(Site(site.module, body, calls[0], site.platform))

@@ -69,14 +69,14 @@ def _sizes(site: Site, name: str, matrices: Shape) -> Sizes:
 
 def _option(site: Site, name: str, default: str) -> str:
     """A LAPACK option, which configurations write as a letter or as its character code."""
-    found = backend_config(site.instruction).get(name, default)
-    return chr(found) if isinstance(found, int) and 0 < found < 128 else str(found)
+    value = backend_config(site.instruction).get(name, default)
+    return chr(value) if isinstance(value, int) and 0 < value < 128 else str(value)
 
 
 def _flag(site: Site, name: str, default: bool) -> bool:
     config: Config = backend_config(site.instruction)
-    found = config.get(name, default)
-    return found is True
+    value = config.get(name, default)
+    return value is True
 
 
 def _vectors(site: Site, name: str) -> Vectors:
@@ -114,8 +114,8 @@ def tridiagonal(site: Site) -> Price:
         raise Misfit(f"{diagonal} and {right} are not a tridiagonal system")
     columns = right.elements // diagonal.elements if diagonal.elements else 0
     number = diagonal.number
-    each = solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.is_complex)
-    elimination = summed(prod(diagonal.dims[:-1]), number, each)
+    per_matrix = solve_tridiagonal(diagonal.dims[-1], columns).flops(complex_numbers=number.is_complex)
+    elimination = summed(prod(diagonal.dims[:-1]), number, per_matrix)
     return priced(site, elimination, "linear algebra", "gtsv: elimination without pivoting")
 
 

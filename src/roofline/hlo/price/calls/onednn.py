@@ -55,10 +55,10 @@ def convolution(site: Site) -> Price:
     """2 · batch · in/groups · out · valid taps FLOP, everything from the configuration."""
     config = section(backend_config(site.instruction), "onednn_conv_config")
     source, kernel, result = operand(site, 0), operand(site, 1), output(site)
-    data, taps, made = (section(config, name, part) for name, part in (("input", "data"), ("kernel", "filter"), ("output", "data")))
+    data, taps, written = (section(config, name, part) for name, part in (("input", "data"), ("kernel", "filter"), ("output", "data")))
     # Older compilers count dimensions, strides, padding and dilation from 1, so that none of them is 0.
     start = int(max((*integers(data, "spatial_dims"), integer(data, "batch_dim"), integer(data, "feature_dim"))) == source.rank)
-    ins, sizes, outs = (_spatial(*one, start) for one in ((source, data), (kernel, taps), (result, made)))
+    ins, sizes, outs = (_spatial(*side, start) for side in ((source, data), (kernel, taps), (result, written)))
     window = section(config, "window")
     strides, lows, highs, dilations = (tuple(number - start for number in integers(window, name)) for name in _WINDOW)
     if not len(ins) == len(sizes) == len(outs) == len(strides) == len(lows) == len(highs) == len(dilations):

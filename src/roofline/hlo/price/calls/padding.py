@@ -49,19 +49,19 @@ def sizes(site: Site, number: int) -> tuple[int, ...]:
 def extents(site: Site, number: int) -> Extents:
     """The extents of an operand without padding that the compiler added."""
     values, value = Values(site.module), Value(site.computation, site.instruction.operands[number])
-    found = whole(value.shape)
+    extents = whole(value.shape)
     if "pad" not in site.module.opcodes:
-        return found
-    axes = tuple(range(len(found)))  # axes[i] is the dimension of the present value that dimension i of the operand is
+        return extents
+    axes = tuple(range(len(extents)))  # axes[i] is the dimension of the present value that dimension i of the operand is
     for _ in range(MOST_STEPS):
         value = values.made_by(value)
         inner, order = _padded(values, value), _order(values, value)
         if order is None or (value.opcode == "pad" and inner is None):
             break
         if inner is not None:
-            found = tuple(inner[axis].inside(extent) for extent, axis in zip(found, axes, strict=True))
+            extents = tuple(inner[axis].inside(extent) for extent, axis in zip(extents, axes, strict=True))
         value, axes = values.operand(value, 0), tuple(order[axis] for axis in axes)
-    return found
+    return extents
 
 
 def _order(values: Values, value: Value) -> tuple[int, ...] | None:
@@ -76,10 +76,10 @@ def _order(values: Values, value: Value) -> tuple[int, ...] | None:
 
 def _permutation(shape: Shape, source: Shape) -> tuple[int, ...] | None:
     """The source's dimension for each dimension of a bitcast, matched by order in memory; ``None`` if it does more than permute them."""
-    mine, theirs = _in_memory(shape), _in_memory(source)
-    if [shape.dims[axis] for axis in mine] != [source.dims[axis] for axis in theirs] or shape.rank != source.rank:
+    ours, theirs = _in_memory(shape), _in_memory(source)
+    if [shape.dims[axis] for axis in ours] != [source.dims[axis] for axis in theirs] or shape.rank != source.rank:
         return None
-    order = dict(zip(mine, theirs, strict=True))
+    order = dict(zip(ours, theirs, strict=True))
     ones = (axis for axis in range(source.rank) if axis not in theirs)
     return tuple(order[axis] if axis in order else next(ones) for axis in range(shape.rank))
 
@@ -105,13 +105,13 @@ def _padded(values: Values, value: Value) -> Extents | None:
 
 def used_extents(site: Site) -> Extents:
     """The extents of a call's first result that the program uses: those of its slices, if all its uses are slices, else all of it."""
-    made = output(site)
+    result = output(site)
     uses = [*_uses(site)]
     if not uses or any(use.opcode != "slice" for use in uses):
-        return whole(made)
+        return whole(result)
     slices = [tuple(range(cut.start, cut.limit, cut.stride) for cut in use.instruction.slices) for use in uses]
-    if any(len(cut) != made.rank or not all(cut) for cut in slices):
-        return whole(made)
+    if any(len(cut) != result.rank or not all(cut) for cut in slices):
+        return whole(result)
     lows = [min(side.start for side in sides) for sides in zip(*slices, strict=True)]
     ends = [max(side.stop for side in sides) for sides in zip(*slices, strict=True)]
     return tuple(Extent(end - low, low) for low, end in zip(lows, ends, strict=True))

@@ -98,7 +98,9 @@ def call_key(site: Site) -> tuple[object, ...] | None:
     if text is None or not instruction.custom_call_target.startswith(PRODUCTS) or "pad" in site.module.opcodes or call.users:
         return None
     places: dict[object, int] = {}
-    operands = [(id(one.shape), places.setdefault(place, len(places))) for one, place in zip(site.operands, origins(site), strict=True)]
+    operands = [
+        (id(operand.shape), places.setdefault(place, len(places))) for operand, place in zip(site.operands, origins(site), strict=True)
+    ]
     return text, id(instruction.shape), *operands  # equal shapes of a module are one object
 
 

@@ -49,8 +49,8 @@ def unit(left: DType, right: DType, precision: Config, platform: Platform) -> tu
     """
     named = _ALGORITHM.fullmatch(word(precision, "algorithm"))
     if named is not None:
-        found = algorithm_unit(named[1], named[2], platform)
-        return found, passes_note(found.kind)
+        unit = algorithm_unit(named[1], named[2], platform)
+        return unit, passes_note(unit.kind)
     number = wider(left, right)
     highest = "HIGHEST" in words(precision, "operand_precision")
     if number.rate == "fp32" and platform == "gpu" and not highest:

@@ -12,8 +12,8 @@ _WHOLE = re.compile(r"-?[0-9]{1,20}")
 def section(config: Config, *names: str) -> Config:
     """A part of a configuration by its path; empty when it is not there."""
     for name in names:
-        found = config.get(name)
-        config = found if isinstance(found, dict) else {}
+        value = config.get(name)
+        config = value if isinstance(value, dict) else {}
     return config
 
 
@@ -33,27 +33,27 @@ def integer(config: Config, name: str, default: int = 0) -> int:
 
 def integers(config: Config, name: str) -> tuple[int, ...]:
     """A list of whole numbers of a configuration; absent is empty."""
-    found = config.get(name, [])
-    if not isinstance(found, list):
+    values = config.get(name, [])
+    if not isinstance(values, list):
         raise Misfit(f"{name} is not a list")
-    return tuple(whole(item) for item in found)
+    return tuple(whole(item) for item in values)
 
 
 def real(config: Config, name: str, default: float = 0.0) -> float:
     """A number of a configuration."""
-    found = config.get(name, default)
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
+    value = config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise Misfit(f"{name} is not a number")
     try:
-        return float(found)
+        return float(value)
     except OverflowError:
         raise Misfit(f"{name} is too large for a float") from None
 
 
 def word(config: Config, name: str, default: str = "") -> str:
     """A word of a configuration."""
-    found = config.get(name, default)
-    return found if isinstance(found, str) else default
+    value = config.get(name, default)
+    return value if isinstance(value, str) else default
 
 
 def flag(config: Config, name: str) -> bool:
@@ -63,5 +63,5 @@ def flag(config: Config, name: str) -> bool:
 
 def words(config: Config, name: str) -> tuple[str, ...]:
     """A list of words of a configuration; absent is empty."""
-    found = config.get(name, [])
-    return tuple(item for item in found if isinstance(item, str)) if isinstance(found, list) else ()
+    values = config.get(name, [])
+    return tuple(item for item in values if isinstance(item, str)) if isinstance(values, list) else ()

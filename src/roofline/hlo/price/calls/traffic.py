@@ -41,10 +41,10 @@ def results(site: Site) -> tuple[Shape, ...]:
 
 def outputs(site: Site) -> tuple[Shape, ...]:
     """The arrays of a library call's result without its workspace: one-dimensional bytes at the end of a tuple."""
-    made = results(site)
-    if len(made) > 1 and made[-1].dtype in _SCRATCH and made[-1].rank == 1:
-        return made[:-1]
-    return made
+    leaves = results(site)
+    if len(leaves) > 1 and leaves[-1].dtype in _SCRATCH and leaves[-1].rank == 1:
+        return leaves[:-1]
+    return leaves
 
 
 def traffic(site: Site, written: Iterable[Shape] | None = None, read: Mapping[int, int] = MappingProxyType({})) -> Cost:
@@ -90,18 +90,18 @@ class Misfit(FormulaError):
 
 def operand(site: Site, number: int) -> Shape:
     """The shape of one operand, an array."""
-    found = site.operands
-    if not 0 <= number < len(found) or not found[number].shape.is_array:
+    operands = site.operands
+    if not 0 <= number < len(operands) or not operands[number].shape.is_array:
         raise Misfit(f"{site.instruction.custom_call_target} has no array as operand {number}")
-    return _bounded(found[number].shape)
+    return _bounded(operands[number].shape)
 
 
 def output(site: Site, number: int = 0) -> Shape:
     """The shape of one result, an array."""
-    made = results(site)
-    if number >= len(made):
+    leaves = results(site)
+    if number >= len(leaves):
         raise Misfit(f"{site.instruction.custom_call_target} has no array as result {number}")
-    return _bounded(made[number])
+    return _bounded(leaves[number])
 
 
 def _bounded(shape: Shape) -> Shape:

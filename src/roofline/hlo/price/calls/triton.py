@@ -51,5 +51,5 @@ def _code(text: str) -> bytes | None:
     if match is None:
         return None
     raw = match[1][1:-1].encode("utf-8", "surrogateescape")
-    code = _ESCAPE.sub(lambda found: bytes([int(found[1], 16)]) if found[1] else _NAMED.get(found[2], found[2]), raw)
+    code = _ESCAPE.sub(lambda escape: bytes([int(escape[1], 16)]) if escape[1] else _NAMED.get(escape[2], escape[2]), raw)
     return code if code.startswith(MAGIC) else None

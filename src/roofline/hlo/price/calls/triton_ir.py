@@ -109,11 +109,11 @@ class _Program(Struct):
     def mark(self, block: Block) -> None:
         """Marks the values that are used, last operation first: the compiler drops the others."""
         for operation in reversed(block.operations):
-            inner = [one for region in operation.regions for one in region]
+            inner = [block for region in operation.regions for block in region]
             if not inner and operation.name not in _EFFECTS and self.used.isdisjoint(operation.results):
                 continue
-            for one in inner:
-                self.mark(one)
+            for nested in inner:
+                self.mark(nested)
             self.used.update(operation.operands)
 
     def cost(self, block: Block) -> Cost:
@@ -202,7 +202,7 @@ def _first(operation: Operation, name: str) -> int | None:
 
 def _library_function(words: Iterable[str]) -> str:
     """The operation of the math dialect that a function of the device library computes: ``__nv_expf`` is ``math.exp``."""
-    names = [found[1] for word in words if (found := _LIBRARY.fullmatch(word))]
+    names = [match[1] for word in words if (match := _LIBRARY.fullmatch(word))]
     if len(names) != 1:
         raise Misfit("the kernel calls a library function without a name")
     name = {"pow": "powf", "fabs": "absf"}.get(names[0], names[0])
@@ -238,8 +238,8 @@ def _number(element: str) -> str:
 
 def kernel_work(module: Block, types: Mapping[int, Type], programs: int) -> tuple[Cost, bool]:
     """The arithmetic of a kernel that runs as ``programs`` Triton programs, and whether some of its lanes are masked."""
-    functions = [one for top in module.operations for region in top.regions for block in region for one in block.operations]
-    kernels = [one for one in functions if one.name == "tt.func"]
+    functions = [operation for top in module.operations for region in top.regions for block in region for operation in block.operations]
+    kernels = [function for function in functions if function.name == "tt.func"]
     if len(kernels) != 1 or len(functions) != 1 or len(kernels[0].regions) != 1 or len(kernels[0].regions[0]) != 1:
         raise Misfit("a module of several functions, or one that branches")
     body = kernels[0].regions[0][0]

@@ -169,11 +169,11 @@ class _Builder(Struct):
             attributes = {**attributes, **self.known[raw.properties]}
         regions = tuple([tuple([self.block(block) for block in region]) for region in raw.regions])
         results = tuple(value for value, _ in raw.results)
-        made = Operation(raw.name.removeprefix(PREFIX), raw.operands, results, attributes, regions)
+        operation = Operation(raw.name.removeprefix(PREFIX), raw.operands, results, attributes, regions)
         for place, (value, kind) in enumerate(raw.results):
             self.types[value] = self.type(kind)
-            self.definitions[value] = made, place
-        return made
+            self.definitions[value] = operation, place
+        return operation
 
 
 def read_block(bytecode: Bytecode, settings: Settings) -> tuple[Block, Mapping[int, Type], Mapping[int, tuple[Operation, int]]]:

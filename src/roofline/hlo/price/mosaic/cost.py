@@ -103,8 +103,8 @@ class _Call(Struct):
         inputs = len(self.operands) - given
         views = {
             place: view
-            for place, each in enumerate(settings, prefetched)
-            if arrays[place].is_bounded and (view := window(self.kernel, each, scalars)) is not None
+            for place, setting in enumerate(settings, prefetched)
+            if arrays[place].is_bounded and (view := window(self.kernel, setting, scalars)) is not None
         }
         needed = grouped_flops(self.kernel, arguments, arrays, views, inputs)
         tally, vmem = self._windows(scalars, views, arguments, arrays, inputs, is_grouped=needed is not None)
@@ -143,15 +143,17 @@ class _Call(Struct):
         scalars = self._scalars(extents, dict(scalars.tables))
         for axis, extent in enumerate(extents):
             if not extent.is_known:
-                made = [window(self.kernel, each, scalars) for each in settings[inputs:]]
+                windows = [window(self.kernel, setting, scalars) for setting in settings[inputs:]]
                 needed = [
-                    steps_needed(each, shape, extents, axis) for each, shape in zip(made, arrays[inputs:], strict=True) if each is not None
+                    steps_needed(window_of, shape, extents, axis)
+                    for window_of, shape in zip(windows, arrays[inputs:], strict=True)
+                    if window_of is not None
                 ]
                 extents[axis] = unknown((), min(max(needed, default=0), int(extent.high)), int(extent.high))
         return self._scalars(extents, dict(scalars.tables)) if any(not extent.is_known for extent in extents) else scalars
 
     def _functions(self, settings: list[dict[str, object]]) -> list[Operation]:
-        names = [str(each.get("transform_indices", "")).removeprefix("@") for each in settings]
+        names = [str(setting.get("transform_indices", "")).removeprefix("@") for setting in settings]
         return [self.kernel.functions[name] for name in dict.fromkeys(names) if name in self.kernel.functions]
 
     def _windows(
@@ -209,7 +211,7 @@ def _in_vmem(size: int, view: Window | None, scalars: Scalars) -> int:
 
 def _settings(main: Operation) -> list[dict[str, object]]:
     value = main.attributes.get("window_params")
-    return [each if isinstance(each, dict) else {} for each in value] if isinstance(value, list) else []
+    return [item if isinstance(item, dict) else {} for item in value] if isinstance(value, list) else []
 
 
 def _stores(kernel: Kernel) -> dict[int, list[Operation]]:

@@ -81,8 +81,8 @@ def arithmetic(kernel: Kernel, operation: Operation, platform: Platform) -> tupl
         if name in _FREE or name in _FREE_MATH or name in _COMPUTING or name.startswith(_FREE_DIALECTS):
             return NOTHING, ()
     elif (facts := _COMPUTING.get(name)) is not None:
-        each = Cost.of({vector(number(kind.element)): facts.flops, TRANSCENDENTAL: facts.transcendentals})
-        return kind.elements * each, ()
+        per_element = Cost.of({vector(number(kind.element)): facts.flops, TRANSCENDENTAL: facts.transcendentals})
+        return kind.elements * per_element, ()
     elif name in _FREE or name in _FREE_MATH or name.startswith(_FREE_DIALECTS):
         return NOTHING, ()
     raise Misread(f"the kernel runs {name}, whose cost is unknown")
@@ -116,10 +116,10 @@ def _contracted(operation: Operation, left: Type, right: Type) -> tuple[int, ...
     if operation.name == "vector.outerproduct":
         return ()
     if operation.name == "vector.contract":
-        maps = [_MAP.search(str(each)) for each in _items(operation, "indexing_maps")]
+        maps = [_MAP.search(str(item)) for item in _items(operation, "indexing_maps")]
         if len(maps) != 3 or None in maps:
             raise Misread("a contraction without its indexing maps")
-        first, _, last = ([word.strip() for word in each[2].split(",")] for each in maps if each is not None)
+        first, _, last = ([word.strip() for word in index_map[2].split(",")] for index_map in maps if index_map is not None)
         axes = tuple(axis for axis, name in enumerate(first) if name not in last)
     else:
         lists = _LISTS.search(operation.word("dimension_numbers"))

@@ -76,9 +76,13 @@ def bounded(low: Numbers, high: Numbers, *, coarse: bool = False) -> Range:
 
 def fitted(*ranges: Range) -> tuple[Range, ...]:
     """The same, each with one bound for all steps if together they have too many."""
-    if prod([each.low.size * each.high.size for each in ranges]) <= MOST_POINTS:
+    if prod([factor.low.size * factor.high.size for factor in ranges]) <= MOST_POINTS:
         return ranges
-    return ranges if prod(np.broadcast_shapes(*[each.shape for each in ranges])) <= MOST_POINTS else tuple(each.hull for each in ranges)
+    return (
+        ranges
+        if prod(np.broadcast_shapes(*[factor.shape for factor in ranges])) <= MOST_POINTS
+        else tuple(factor.hull for factor in ranges)
+    )
 
 
 def joined(condition: Range, yes: Range, no: Range) -> Range:
@@ -159,7 +163,7 @@ def computed(name: str, left: Range, right: Range) -> Range:
     if is_flag and name == "xori":
         return unknown(np.broadcast_shapes(left.shape, right.shape), 0, 1, coarse=coarse)
     if name == "muli" or (right.is_known and right.low.min(initial=1) > 0 and name not in ("andi", "ori", "xori", "remsi", "remui")):
-        corners = [apply(one, other) for one in (left.low, left.high) for other in (right.low, right.high)]
+        corners = [apply(ours, other) for ours in (left.low, left.high) for other in (right.low, right.high)]
         low, high = corners[0], corners[0]
         for corner in corners[1:]:
             low, high = np.minimum(low, corner), np.maximum(high, corner)

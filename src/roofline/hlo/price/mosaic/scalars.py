@@ -59,13 +59,13 @@ class Scalars(Struct):
         if known_value is not None:
             return known_value
         self.depth += 1
-        found = self._computed(number) if self.depth < _MOST_DEPTH else self._unknown(number)
+        value = self._computed(number) if self.depth < _MOST_DEPTH else self._unknown(number)
         self.depth -= 1
-        self.spent[0] += found.low.size + _EACH
+        self.spent[0] += value.low.size + _EACH
         if self.spent[0] > _MOST_NUMBERS:
             raise Misread("code that takes too long to evaluate")
-        self.values[number] = found
-        return found
+        self.values[number] = value
+        return value
 
     def _unknown(self, number: int) -> Range:
         return unknown((), *_BOUNDS.get(self.kernel.type(number).element, ()), coarse=True)

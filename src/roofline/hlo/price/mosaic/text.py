@@ -51,10 +51,10 @@ class _Builder(Struct):
         kinds = _result_types(raw, converted)
         results = tuple(self.define(name, kind) for name, kind in zip(raw.results, kinds, strict=True))
         name = _ENDS.get(raw.name, raw.name).removeprefix(PREFIX)
-        made = Operation(name, operands, results, _attributes(raw), regions)
+        operation = Operation(name, operands, results, _attributes(raw), regions)
         for place, result in enumerate(results):
-            self.definitions[result] = made, place
-        return made
+            self.definitions[result] = operation, place
+        return operation
 
 
 def _loop_arguments(raw: mlir.Operation) -> list[tuple[str, mlir_types.Type]]:

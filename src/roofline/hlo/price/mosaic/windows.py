@@ -82,7 +82,7 @@ def inside(function: Operation, scalars: Scalars) -> Scalars:
     arguments = function.body().arguments
     outer = scalars.kernel.body.arguments
     values = {inner: scalars.axis(place) for place, inner in enumerate(arguments[: len(scalars.extents)])}
-    tables = {inner: scalars.tables[mine] for inner, mine in zip(arguments, outer, strict=False) if mine in scalars.tables}
+    tables = {inner: scalars.tables[passed] for inner, passed in zip(arguments, outer, strict=False) if passed in scalars.tables}
     return Scalars(scalars.kernel, scalars.shape, values, tables, scalars.extents, spent=scalars.spent)
 
 

@@ -153,7 +153,7 @@ class Walk(Struct):
             self._finish(operation, trips, {})
             return Tally()
         start, by = self.scalars.value(first), self.scalars.value(step)
-        apart = most <= _MOST_AXIS and any(each.name in _NESTING for each in inner)
+        apart = most <= _MOST_AXIS and any(operation.name in _NESTING for operation in inner)
         if not apart or most * prod(_shape(runs, trips)) > MOST_POINTS:
             last = computed("addi", start, computed("muli", computed("subi", trips, constant(1)), by))
             self.scalars.values[body.arguments[0]] = bounded(*np.broadcast_arrays(start.low, np.maximum(start.low, last.high)))
@@ -194,11 +194,10 @@ class Walk(Struct):
         definition = self.kernel.definitions.get(after)
         if definition is None or definition[0].name != "arith.addi":
             return None
-        left, right = definition[0].operands
-        other = right if left == argument else left if right == argument else None
-        if other is None or other not in self.kernel.definitions:
+        others = [operand for operand in definition[0].operands if operand != argument]
+        if len(others) != 1 or others[0] not in self.kernel.definitions:
             return None
-        return self.scalars.value(other).constant
+        return self.scalars.value(others[0]).constant
 
     def _carry(self, operation: Operation, count: Range) -> dict[int, Range]:
         """Sets the numbers that a loop carries in each of its steps; those that it has at its end, by the argument, where they are known.
@@ -414,7 +413,7 @@ def _covered(shape: tuple[int, ...], full: tuple[int, ...]) -> int:
 
 
 def _shape(*ranges: Range) -> tuple[int, ...]:
-    return np.broadcast_shapes(*[each.shape for each in ranges])
+    return np.broadcast_shapes(*[factor.shape for factor in ranges])
 
 
 def _product(left: Range, right: Range) -> Range:

@@ -114,8 +114,8 @@ class _Memories:
         for memory in new - within:
             self._new(memory)
         self._made.setdefault(node.parent, set()).update(new)
-        made = [operand for operand in given if operand[1] is not None and operand[1].memory in new]
-        return [self._numbered(operand) for operand in taken], [self._numbered(operand) for operand in made]
+        created = [operand for operand in given if operand[1] is not None and operand[1].memory in new]
+        return [self._numbered(operand) for operand in taken], [self._numbered(operand) for operand in created]
 
     def _numbered(self, operand: Operand) -> Operand:
         tensor, position = operand
@@ -151,7 +151,7 @@ def _argument(value: Any, shape: Any, kind: Any, strides: Any, operands: list[Op
         return operands[-1][0]
     if list_of := _LIST.fullmatch(kind):
         count = len(value)
-        shapes, steps = (one if isinstance(one, list) and len(one) == count else [None] * count for one in (shape, strides))
+        shapes, steps = (values if isinstance(values, list) and len(values) == count else [None] * count for values in (shape, strides))
         parts = zip(value, shapes, list_of[1].split(","), steps, strict=False)
         return tuple(_argument(part, sizes, name, distances, operands) for part, sizes, name, distances in parts)
     return None

@@ -188,11 +188,11 @@ class Memories:
             shape, strides, offset = (*args[1:4], None, None, None)[:3]
             if not (_are_sizes(shape) and _are_sizes(strides)):
                 return
-            made = View(shape, strides, 0, (offset * bits, NONE) if type(offset) is int else spot)
+            view = View(shape, strides, 0, (offset * bits, NONE) if type(offset) is int else spot)
         else:
-            made = View(None, None, tensor.elements * bits, spot)
-        self._views.setdefault(position.memory, []).append(made)
-        self._latest[position.memory] = made
+            view = View(None, None, tensor.elements * bits, spot)
+        self._views.setdefault(position.memory, []).append(view)
+        self._latest[position.memory] = view
 
 
 def _bits(dtype: DType | None) -> int:

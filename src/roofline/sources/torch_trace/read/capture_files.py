@@ -29,10 +29,10 @@ def capture_files(path: Path | str) -> list[Path]:
         return []
     beside = [file for file in sorted(trace.parent.iterdir()) if WORD in file.name and file.is_file()]
     inside = sorted((trace.parent / FOLDER).iterdir()) if (trace.parent / FOLDER).is_dir() else []
-    found = [file for file in (*beside, *inside) if file.name.endswith(_NAMES)]
+    files = [file for file in (*beside, *inside) if file.name.endswith(_NAMES)]
     process = re.sub(_STAMP, "", trace.name)
-    of_it = [file for file in found if file.name.startswith(f"{process}.")]
-    return of_it[:MOST_OF_ONE_PROCESS] or found[:MOST_FILES]
+    of_it = [file for file in files if file.name.startswith(f"{process}.")]
+    return of_it[:MOST_OF_ONE_PROCESS] or files[:MOST_FILES]
 
 
 def execution_trace_files(path: Path | str) -> list[Path]:

@@ -129,9 +129,9 @@ class Chunks:
             if start[:1] == b"[":
                 self.bare = True
                 return start[1:]
-            if found := _EVENTS.search(buffer):
-                self.head = self._head(buffer[: found.end()] + b"]}")
-                return buffer[found.end() :]
+            if match := _EVENTS.search(buffer):
+                self.head = self._head(buffer[: match.end()] + b"]}")
+                return buffer[match.end() :]
             if len(buffer) > MOST_HEAD_BYTES:
                 break
         if len(buffer) <= MOST_HEAD_BYTES and not _is_json(buffer):
@@ -162,29 +162,29 @@ class Chunks:
         place = 0
         while place < len(pieces):
             for length in range(1, MOST_JOINED + 1):  # an event has several pieces if a cut is inside it
-                found = self._decode(b"[" + b",".join(pieces[place : place + length]) + b"]")
-                if found is not None or place + length >= len(pieces):
+                decoded = self._decode(b"[" + b",".join(pieces[place : place + length]) + b"]")
+                if decoded is not None or place + length >= len(pieces):
                     break
-            if found is None:
+            if decoded is None:
                 self.bad, length = self.bad + 1, 1
-            events += found or ()
+            events += decoded or ()
             place += length
         return events
 
     def _end(self, text: bytes) -> list[Event]:
         """The last events; adds the fields after them to the head."""
-        if (found := self._document(text)) is not None:
-            return found
+        if (events := self._document(text)) is not None:
+            return events
         *pieces, last = _split(text)
-        if (found := self._document(last)) is None:
+        if (events := self._document(last)) is None:
             for closing in _CLOSED.finditer(last):
                 if self._document(last[closing.start() + 1 :]) is not None:  # the event before it is not valid JSON
                     self.bad += 1
                     return self._one_by_one(pieces)
-            found = self._decode(b"[" + last + b"]")
-            where = "in the middle of an event" if found is None else "between two events"
+            events = self._decode(b"[" + last + b"]")
+            where = "in the middle of an event" if events is None else "between two events"
             _damaged(f"{self._name}: truncated {where}; the copy is incomplete", self._salvage, self._notes)
-        return [*self._one_by_one(pieces), *(found or [])]
+        return [*self._one_by_one(pieces), *(events or [])]
 
     def _document(self, text: bytes) -> list[Event] | None:
         """The events of the rest of the document; ``None`` if it is not complete and valid."""
@@ -213,8 +213,8 @@ def _last_cut(text: bytearray) -> int | None:
     tails = (max(0, len(text) - size) for size in (TAIL_BYTES, 16 * TAIL_BYTES, len(text)))
     for pattern, begin in (*((_END, tail) for tail in tails), (_ANY_END, 0)):
         cut = None
-        for found in pattern.finditer(text, begin):
-            cut = found
+        for match in pattern.finditer(text, begin):
+            cut = match
         if cut is not None:
             return text.index(b",", cut.start())
     return None

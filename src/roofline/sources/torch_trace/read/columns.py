@@ -32,8 +32,8 @@ _FAR_US = _FAR_NS // 1000
 _MOST_FUNCTIONS = 200_000  # ops of the first steps
 _MOST_IDS = 2**31  # larger external ids are not kept
 _NO_ARGS = Args()
-_TIMES = ("start", "length")
-_LONG = ("sequence", "correlation", "device")  # columns of 64 bits; 32 are enough for the others
+# Type codes of columns: 32 bits are enough for the others.
+_CODES = {"start": "d", "length": "d", "sequence": "q", "correlation": "q", "device": "q", "kind": "b"}
 _JOIN = b"\0".join
 
 
@@ -52,7 +52,7 @@ class Table:
     """
 
     def __init__(self, *names: str) -> None:
-        self._columns = {name: array("d" if name in _TIMES else "q" if name in _LONG else "b" if name == "kind" else "i") for name in names}
+        self._columns = {name: array(_CODES.get(name, "i")) for name in names}
 
     def extend(self, **columns: "array[Any] | list[int] | Integers") -> None:
         for name, values in columns.items():
@@ -142,14 +142,14 @@ class Columns:
                 groups[event.cat].append(event)
             elif event.name == MEMORY and event.args is not None:
                 self._add_memory(event.args)
-        for category, mine in groups.items():
+        for category, members in groups.items():
             if category in HOST:
                 kind = HOST[category]
-                self.host.extend(**self._thread_fields(mine), kind=array("b", [kind]) * len(mine), **self._op_fields(mine, kind))
+                self.host.extend(**self._thread_fields(members), kind=array("b", [kind]) * len(members), **self._op_fields(members, kind))
             elif category in LAUNCHES:
-                self._add_launches(mine)
+                self._add_launches(members)
             elif category in DEVICE:
-                self._add_device(mine, DEVICE[category])
+                self._add_device(members, DEVICE[category])
             elif category and category.startswith(OTHER_DEVICES):
                 self.unread.add(category)
 
@@ -169,28 +169,31 @@ class Columns:
         """The thread of each event. Most events are on the same thread as the one before, so few are looked up."""
         pid, tid = events[0].pid, events[0].tid
         thread = self.threads[pid, tid]
-        found = []
+        events_of = []
         for event in events:
             if event.tid != tid or event.pid != pid:
                 pid, tid = event.pid, event.tid
                 thread = self.threads[pid, tid]
-            found.append(thread)
-        return found
+            events_of.append(thread)
+        return events_of
 
     def _op_fields(self, events: list[Event], kind: int) -> dict[str, list[int]]:
         """Arguments, sequence numbers, extra fields and external ids of ops."""
         if kind == PYTHON:
             return dict.fromkeys(("arguments", "sequence", "extra", "external"), [NONE] * len(events))
         numbered, none = self.arguments, ABSENT
-        each = [event.args or _NO_ARGS for event in events]
-        if each[-1].function and len(self.functions) < _MOST_FUNCTIONS:
-            self.functions.update((one.external, one.function) for one in each if one.function and one.external is not None)
+        arguments = [event.args or _NO_ARGS for event in events]
+        if arguments[-1].function and len(self.functions) < _MOST_FUNCTIONS:
+            self.functions.update((args.external, args.function) for args in arguments if args.function and args.external is not None)
         return {
-            "arguments": [NONE if one.types is none else numbered[_JOIN((one.dims, one.types, one.strides, one.concrete))] for one in each],
-            "external": [NONE if (number := one.external) is None or not 0 <= number < _MOST_IDS else number for one in each],
-            "sequence": [NONE if (number := one.sequence) is None else number for one in each],
+            "arguments": [
+                NONE if args.types is none else numbered[_JOIN((args.dims, args.types, args.strides, args.concrete))] for args in arguments
+            ],
+            "external": [NONE if (number := args.external) is None or not 0 <= number < _MOST_IDS else number for args in arguments],
+            "sequence": [NONE if (number := args.sequence) is None else number for args in arguments],
             "extra": [
-                NONE if one.collective is none and one.kernel_hash is none and one.kernel_file is none else self._extra(one) for one in each
+                NONE if args.collective is none and args.kernel_hash is none and args.kernel_file is none else self._extra(args)
+                for args in arguments
             ],
         }
 
@@ -199,13 +202,13 @@ class Columns:
         return self.extras[tuple((name, bytes(value)) for field, name in EXTRA.items() if (value := getattr(args, field)) is not ABSENT)]
 
     def _add_launches(self, events: list[Event]) -> None:
-        each = [event.args or _NO_ARGS for event in events]
+        arguments = [event.args or _NO_ARGS for event in events]
         self.launches.extend(
             **self._thread_fields(events),
-            correlation=[NONE if (number := one.correlation) is None else number for one in each],
+            correlation=[NONE if (number := args.correlation) is None else number for args in arguments],
             extra=[
-                NONE if one.kernel is None and one.kind is None and one.bytes is None and one.size is None else self._launch_extra(one)
-                for one in each
+                NONE if args.kernel is None and args.kind is None and args.bytes is None and args.size is None else self._launch_extra(args)
+                for args in arguments
             ],
         )
 
@@ -215,12 +218,12 @@ class Columns:
 
     def _add_device(self, events: list[Event], kind: int) -> None:
         names, grids, numbered, queues, none = self.names, self.grids, self.kernels, self.queues, ABSENT
-        each = [event.args or _NO_ARGS for event in events]
-        devices = [event.pid if args.device is None else args.device for event, args in zip(events, each, strict=True)]
+        arguments = [event.args or _NO_ARGS for event in events]
+        devices = [event.pid if args.device is None else args.device for event, args in zip(events, arguments, strict=True)]
         starts, lengths = _times(events)
         self.device.extend(
             device=[device if isinstance(device, int) and abs(device) < _FAR_NS else 0 for device in devices],
-            queue=[queues[event.tid if args.stream is None else args.stream] for event, args in zip(events, each, strict=True)],
+            queue=[queues[event.tid if args.stream is None else args.stream] for event, args in zip(events, arguments, strict=True)],
             start=starts,
             length=lengths,
             kernel=[
@@ -230,20 +233,20 @@ class Columns:
                     NONE if args.grid is none else grids[bytes(args.grid)],
                     NONE if kind == KERNEL else _integer(args.bytes, args.size),
                 ]
-                for event, args in zip(events, each, strict=True)
+                for event, args in zip(events, arguments, strict=True)
             ],
-            correlation=[NONE if (number := args.correlation) is None else number for args in each],
-            extra=[NONE if args.collective is none else self._extra(args) for args in each],
+            correlation=[NONE if (number := args.correlation) is None else number for args in arguments],
+            extra=[NONE if args.collective is none else self._extra(args) for args in arguments],
         )
 
 
 def _integer(*values: int | str | None) -> int:
     """The first value that is a number, or text of digits; `NONE` if there is none."""
-    for one in values:
-        if isinstance(one, int) and 0 <= one < _FAR_NS:
-            return one
-        if isinstance(one, str) and one.isdecimal() and len(one) < 18:
-            return int(one)
+    for value in values:
+        if isinstance(value, int) and 0 <= value < _FAR_NS:
+            return value
+        if isinstance(value, str) and value.isdecimal() and len(value) < 18:
+            return int(value)
     return NONE
 
 

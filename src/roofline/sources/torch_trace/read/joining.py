@@ -8,8 +8,8 @@ from .columns import ANNOTATION, HOST_COLUMNS, LAUNCH_COLUMNS, NONE, Columns
 def append(columns: Columns, other: Columns) -> None:
     """Appends another section of the same trace."""
     names, threads, grids, arguments, extras, queues = (
-        np.array([*(mine[one] for one in theirs), NONE])  # the last is for `NONE`, which is -1
-        for mine, theirs in (
+        np.array([*(ours[entry] for entry in theirs), NONE])  # the last is for `NONE`, which is -1
+        for ours, theirs in (
             (columns.names, other.names),
             (columns.threads, other.threads),
             (columns.grids, other.grids),
@@ -25,8 +25,8 @@ def append(columns: Columns, other: Columns) -> None:
     columns.merge_peaks(other)
     columns.unread |= other.unread
     columns.functions.update(other.functions)
-    for mine, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
-        mine.append(theirs, new)
+    for ours, theirs in ((columns.host, other.host), (columns.launches, other.launches), (columns.device, other.device)):
+        ours.append(theirs, new)
 
 
 def absorb(columns: Columns, other: Columns) -> None:
@@ -35,8 +35,8 @@ def absorb(columns: Columns, other: Columns) -> None:
     They get threads of their own and times before this recording. Annotations are left out, as they are not steps of this recording.
     """
     names, arguments, extras = (
-        np.array([*(mine[one] for one in theirs), NONE])
-        for mine, theirs in ((columns.names, other.names), (columns.arguments, other.arguments), (columns.extras, other.extras))
+        np.array([*(ours[entry] for entry in theirs), NONE])
+        for ours, theirs in ((columns.names, other.names), (columns.arguments, other.arguments), (columns.extras, other.extras))
     )
     columns.merge_peaks(other)  # a replay uses the memory that was allocated while its graph was captured
     threads = np.array([columns.threads["captured", *thread] for thread in other.threads], np.int64)

@@ -27,19 +27,19 @@ def arguments(text: bytes) -> tuple[Any, ...]:
 
 def _list(text: bytes) -> list[Any]:
     try:
-        found = msgspec.json.decode(text) if text else []
+        value = msgspec.json.decode(text) if text else []
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return []
-    return found if isinstance(found, list) else []
+    return value if isinstance(value, list) else []
 
 
-def _at(held: Sequence[Any], place: int) -> Any:
-    return held[place] if place < len(held) else None
+def _at(values: Sequence[Any], place: int) -> Any:
+    return values[place] if place < len(values) else None
 
 
 def _argument(kind: Any, dims: Any, strides: Any, value: Any) -> Any:
     number = CPP_TYPES.get(kind) if isinstance(kind, str) else None
-    if kind in _TENSORS or (isinstance(dims, list) and dims and all(isinstance(one, list) for one in dims)):
+    if kind in _TENSORS or (isinstance(dims, list) and dims and all(isinstance(size, list) for size in dims)):
         return _tensors(dims, strides)
     if number is not None or (isinstance(dims, list) and dims):
         return _tensor(dims, number, strides)
@@ -50,8 +50,8 @@ def _tensors(dims: Any, strides: Any) -> tuple[Tensor, ...] | None:
     """The tensors of a list; traces do not record their number formats, and leave out lists of more than 30."""
     if not isinstance(dims, list) or not dims:
         return None
-    found = [_tensor(one, None, _at(strides, place) if isinstance(strides, list) else None) for place, one in enumerate(dims)]
-    return None if any(one is None for one in found) else tuple(one for one in found if one is not None)
+    tensors = [_tensor(sizes, None, _at(strides, place) if isinstance(strides, list) else None) for place, sizes in enumerate(dims)]
+    return None if any(tensor is None for tensor in tensors) else tuple(tensor for tensor in tensors if tensor is not None)
 
 
 def _tensor(dims: Any, number: Any, strides: Any) -> Tensor | None:
@@ -63,10 +63,10 @@ def _tensor(dims: Any, number: Any, strides: Any) -> Tensor | None:
     return Tensor(sizes, number, steps if steps is not None and len(steps) == len(sizes) else None, is_sparse)
 
 
-def _sizes(held: Any) -> tuple[int, ...] | None:
-    if not isinstance(held, list) or not all(type(one) is int for one in held):
+def _sizes(sizes: Any) -> tuple[int, ...] | None:
+    if not isinstance(sizes, list) or not all(type(size) is int for size in sizes):
         return None
-    return tuple(held)
+    return tuple(sizes)
 
 
 def _value(text: Any) -> Any:
@@ -91,24 +91,24 @@ def _value(text: Any) -> Any:
 
 def extra_fields(pairs: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
     """The decoded extra fields of an op, by their names in traces."""
-    found = {}
+    words = {}
     for name, text in pairs:
         try:
             value = msgspec.json.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if not isinstance(value, int) or abs(value) <= _LARGEST:
-            found[name] = value
-    return found
+            words[name] = value
+    return words
 
 
 def _first(args: Sequence[Any]) -> list[Tensor]:
-    return [one for one in args if isinstance(one, Tensor) and one.shape][:3]
+    return [argument for argument in args if isinstance(argument, Tensor) and argument.shape][:3]
 
 
 def first_shapes(args: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
     """The shapes of an op's first tensors, which its label shows."""
-    return tuple([tuple(one.shape) for one in _first(args)])
+    return tuple([tuple(tensor.shape) for tensor in _first(args)])
 
 
 def label(name: str, args: Sequence[Any]) -> str:
@@ -121,6 +121,6 @@ def label(name: str, args: Sequence[Any]) -> str:
     short = name.rpartition("::")[2]
     if not tensors:
         return short
-    shapes = ", ".join("x".join(map(str, one.shape)) for one in tensors)
-    number = next((one.dtype.name for one in tensors if one.dtype is not None), "")
+    shapes = ", ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
+    number = next((tensor.dtype.name for tensor in tensors if tensor.dtype is not None), "")
     return f"{short} {shapes} {number}".rstrip()

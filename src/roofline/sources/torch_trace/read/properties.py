@@ -12,21 +12,23 @@ _NOT_A_NAME = ("AMD Radeon Graphics",)  # the driver's name for chips that it do
 
 def device_of(head: Head, number: int, alone: bool) -> tuple[str, Hardware]:
     """The name and hardware of a device. On AMD, events number devices differently: a single device is the first one described."""
-    described = [one for one in head.devices if isinstance(one, dict)] if isinstance(head.devices, list) else []
-    mine = next((one for one in described if one.get("id") == number), None)
-    if mine is None and described and (alone or len({_name(one) for one in described}) == 1):
-        mine = described[0]
-    if mine is None:
+    described = [device for device in head.devices if isinstance(device, dict)] if isinstance(head.devices, list) else []
+    card = next((device for device in described if device.get("id") == number), None)
+    if card is None and described and (alone or len({_name(device) for device in described}) == 1):
+        card = described[0]
+    if card is None:
         return "GPU", Hardware()
-    vendor = AMD if mine.get("warpSize") == _AMD_WARP else NVIDIA if mine.get("warpSize") else ""
-    major, minor = mine.get("computeMajor"), mine.get("computeMinor")
+    vendor = NVIDIA if card.get("warpSize") else ""
+    if card.get("warpSize") == _AMD_WARP:
+        vendor = AMD
+    major, minor = card.get("computeMajor"), card.get("computeMinor")
     hardware = Hardware(
         vendor=vendor,
         capability=f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else "",
-        cores=_number(mine.get("numSms")),
-        memory_bytes=_number(mine.get("totalGlobalMem")),
+        cores=_number(card.get("numSms")),
+        memory_bytes=_number(card.get("totalGlobalMem")),
     )
-    return _name(mine) or f"{vendor} GPU".strip(), hardware
+    return _name(card) or f"{vendor} GPU".strip(), hardware
 
 
 def _name(described: dict[str, Any]) -> str:
@@ -58,6 +60,6 @@ def unrecorded_steps(head: Head) -> tuple[float, float, int] | None:
     on the device, and the number of steps measured.
     """
     stored = head.unrecorded
-    if not isinstance(stored, list) or len(stored) != 3 or not all(isinstance(one, (int, float)) and one > 0 for one in stored):
+    if not isinstance(stored, list) or len(stored) != 3 or not all(isinstance(part, (int, float)) and part > 0 for part in stored):
         return None
     return float(stored[0]), float(stored[1]), int(stored[2])

@@ -80,10 +80,10 @@ def _read_sections(name: str, sections: list[Section], size: int, progress: Prog
 def read_section(section: Section, progress: Progress | None = None) -> Trace | None:
     """Reads a section; ``None`` if anything is wrong with it."""
     try:
-        found = _read(section.path, section, section.end - section.begin, False, progress)
+        columns = _read(section.path, section, section.end - section.begin, False, progress)
     except SourceError:
         return None
-    return None if found.notes else found
+    return None if columns.notes else columns
 
 
 def _read(name: str, source: object, size: int, salvage: bool, progress: Progress | None) -> Trace:

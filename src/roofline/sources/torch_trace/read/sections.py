@@ -66,17 +66,17 @@ class PackedSection(Section):
         for text in texts:
             text, pending = pending + text, b""
             if not inside:
-                found = self._border(text, self.begin - place)
-                if found is None:
+                border = self._border(text, self.begin - place)
+                if border is None:
                     place, pending = (place, text) if len(text) > self.begin - place else (place + len(text), b"")
                     continue
-                place, text, inside = place + found.end(), text[found.end() :], True
+                place, text, inside = place + border.end(), text[border.end() :], True
                 if place > self.end:
                     raise SourceError(f"{self.path}: an event as long as a section")
             if self.after and len(text) > self.end - place:
-                found = self._border(text, self.end - place)
-                if found is not None:
-                    yield text[: found.start()]
+                border = self._border(text, self.end - place)
+                if border is not None:
+                    yield text[: border.start()]
                     return
                 pending = text
                 continue
@@ -87,10 +87,10 @@ class PackedSection(Section):
 
     def _border(self, text: bytes, begin: int) -> "re.Match[bytes] | None":
         """The first cut at or after an offset; ``None`` if more text is needed."""
-        found = CUT.search(text, begin) if len(text) > begin else None
-        if found is None and len(text) > begin + BORDER_SEARCH_BYTES:
+        match = CUT.search(text, begin) if len(text) > begin else None
+        if match is None and len(text) > begin + BORDER_SEARCH_BYTES:
             raise SourceError(f"{self.path}: no event ends where a section should")
-        return found
+        return match
 
 
 def sections_of(path: Path, size: int, processors: int) -> list[Section]:
@@ -103,11 +103,11 @@ def sections_of(path: Path, size: int, processors: int) -> list[Section]:
         begins, cuts = [0], []
         for end in ends[:-1]:
             file.seek(end)
-            found = CUT.search(file.read(BORDER_SEARCH_BYTES))
-            if found is None:
+            match = CUT.search(file.read(BORDER_SEARCH_BYTES))
+            if match is None:
                 return []
-            cuts.append(end + found.start())  # the comma between two sections is in neither
-            begins.append(end + found.end())
+            cuts.append(end + match.start())  # the comma between two sections is in neither
+            begins.append(end + match.end())
     before, after = _enclosing_text(head)
     limits = zip(begins, [*cuts, size], strict=True)
     return [
