@@ -18,7 +18,7 @@ from .op_table import ops_text
 from .predicted_time import predicted_text
 from .program_facts import program_facts
 from .tables import PLAIN, Paper, facts, shorten, shorten_label, table
-from .text import findings_text, groups_text, notes_text, op_notes
+from .text import findings_text, groups_text, notes_text, op_notes, saving_s
 from .time_bar import WIDEST, bar_text, in_unit, time_parts
 
 LINES = 28
@@ -123,11 +123,11 @@ def finding_cells(report: Report, findings: Sequence[Finding]) -> list[list[str]
 
 def _saving_cells(report: Report, finding: Finding) -> tuple[str, str, str]:
     """What a finding saves, which share of the time that is, and the time then, with its interval where it was predicted."""
+    saved_s = saving_s(finding)
     if (predicted := finding.predicted) is not None:
         after_s = predicted.time_s
         interval = f" ({in_unit(predicted.low_s, after_s, 3)}-{in_unit(predicted.high_s, after_s, 3)})"
-        return _shown_saving(predicted.before_s - predicted.time_s, predicted.before_s, interval)
-    saved_s = saving_s(finding)
+        return _shown_saving(saved_s, predicted.before_s, interval)
     return _shown_saving(saved_s, _time_before(report, finding), "") if saved_s else (NOTHING, "", NOTHING)
 
 
@@ -136,11 +136,6 @@ def _shown_saving(saved_s: float, before_s: float | None, interval: str) -> tupl
     if not before_s:
         return saves, "", NOTHING
     return saves, percent(saved_s / before_s), f"{show(rounded(before_s - saved_s, 3), 's')}{interval}"
-
-
-def saving_s(finding: Finding) -> float:
-    """The seconds that a finding saves: of a step, else of the run on one device."""
-    return finding.saving_per_step_s or finding.saving_per_device_s or finding.saving_s or 0.0
 
 
 def _time_before(report: Report, finding: Finding) -> float | None:

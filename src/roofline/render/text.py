@@ -158,14 +158,19 @@ def sequence_text(findings: Sequence[Finding]) -> str:
 
 
 def saving_text(finding: Finding) -> str:
-    """The saving of a finding, shown before its message: per step, else per device."""
+    """The saving of a finding, shown before its message: as predicted where it is; per step, else per device."""
     if not finding.saving_s:
         return ""
-    if finding.saving_per_step_s:
-        return f"saves about {show(rounded(finding.saving_per_step_s, 2), 's')} per step"
-    each = finding.saving_per_device_s
-    where = "" if each is None or each == finding.saving_s else " per device"
-    return f"saves about {show(rounded(finding.saving_s if each is None else each, 2), 's')}{where}"
+    is_per_device = finding.saving_per_device_s not in (None, finding.saving_s)
+    where = " per step" if finding.saving_per_step_s else " per device" * is_per_device
+    return f"saves about {show(rounded(saving_s(finding), 2), 's')}{where}"
+
+
+def saving_s(finding: Finding) -> float:
+    """The seconds that a finding saves, as predicted where its change is: of a step, else of the run on one device."""
+    if finding.predicted is not None:
+        return finding.predicted.before_s - finding.predicted.time_s
+    return finding.saving_per_step_s or finding.saving_per_device_s or finding.saving_s or 0.0
 
 
 def predicted_text(finding: Finding) -> str:

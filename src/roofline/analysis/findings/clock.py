@@ -70,7 +70,11 @@ class Clock(Struct, frozen=True, kw_only=True):
 
     def then(self, seconds: float) -> str:
         """How long it takes without these seconds."""
-        return f"the {self._what} would take {self.without(seconds)}"
+        return self.then_takes(self._without_s(seconds))
+
+    def then_takes(self, seconds: float) -> str:
+        """A time of the step, else of the run, after a change."""
+        return f"the {self._what} would take {show(rounded(seconds, 3), 's')}"
 
     def without(self, seconds: float) -> str:
         return show(rounded(self._without_s(seconds), 3), "s")

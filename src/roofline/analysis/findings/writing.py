@@ -41,6 +41,8 @@ class Writer(FactWriter):
         """The finding, written."""
         words, clock, saved = self.words(evidence.kind, evidence.group), self._clock, evidence.saved
         facts = _Told(evidence, words, self)
+        if predicted is not None and not predicted.after and clock is not None:  # one saving is told once
+            facts.update(then=clock.then_takes(predicted.time_s), below=predicted.time_s < clock.least_s)
         sentences = [self.written(_sentence(words, evidence), facts)]
         sentences += [self.written(notes()[note.name], {**note.facts, "per": facts.get("per")}) for note in evidence.notes]
         saving_s, per_step, after_s = evidence.headroom_s, None, None
