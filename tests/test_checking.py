@@ -14,12 +14,12 @@ from roofline.checking.conditions import parse_conditions
 from roofline.checking.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
 from roofline.checking.op_filter import filtered
 from roofline.errors import UsageError
+from roofline.peak_memory import PeakMemory
 from roofline.render.budgets import broken_text, check_text, without_repeated_causes
 from roofline.render.export import to_json
 from roofline.report import Finding, OpInfo, Point, Report
 from roofline.rules.words import kinds
 from roofline.sources.baseline_json import read_baseline, write_baseline
-from roofline.workload import PeakMemory
 from test_comparison import op, report
 
 

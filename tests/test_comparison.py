@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from roofline.comparison import compare
 from roofline.comparison.values import Comparison
+from roofline.peak_memory import PeakMemory
 from roofline.render.comparison import changes_text
 from roofline.render.tables import PLAIN
 from roofline.report import CeilingInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
-from roofline.workload import Coverage, PeakMemory
+from roofline.workload import Coverage
 
 TOY = MachineInfo(name="toy", ceilings=(CeilingInfo(resource="hbm", rate=10, per="B/s", provenance="user"),))
 

@@ -16,7 +16,8 @@ from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.ir.module import HloModule
 from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.read import parse
-from roofline.workload import Op, PeakMemory
+from roofline.peak_memory import PeakMemory
+from roofline.workload import Op
 
 DATA = Path(__file__).parent / "data"
 SUM = "add {\n  a = f32[] parameter(0)\n  b = f32[] parameter(1)\n  ROOT c = f32[] add(a, b)\n}\n"

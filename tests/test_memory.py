@@ -15,10 +15,10 @@ from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Capacity, Machine
+from roofline.peak_memory import PeakMemory
 from roofline.render.screen import report_text
 from roofline.resource import HBM
 from roofline.sources import read
-from roofline.workload import PeakMemory
 from xspace_writer import bytes_field
 
 KB = 1024  # the bytes of f32[256]

@@ -6,9 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from roofline.comparison import compare
+from roofline.peak_memory import MemorySpace, PeakMemory
 from roofline.render.page.words import words_json
 from roofline.report import DeviceInfo, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
-from roofline.workload import Coverage, MemorySpace, PeakMemory
+from roofline.workload import Coverage
 
 
 def report(*ops: OpInfo, **details: Any) -> Report:

@@ -32,10 +32,11 @@ from roofline.jax.tpu import _refused_kernel, changes, compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
 from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed, replicated
 from roofline.jax.tpu.slices import slice_named
+from roofline.peak_memory import PeakMemory
 from roofline.render.tables import Paper
 from roofline.report import VariantInfo
 from roofline.sources import cluster, programs
-from roofline.workload import PeakMemory, Recording, Workload
+from roofline.workload import Recording, Workload
 
 # A name, both names of the slice, its devices for JAX, and its topology for the compiler. v4 and v5p have two TensorCores a chip, which are
 # one device of a v4 or v5p and two of a v7x; a slice is named by its TensorCores where it has a number.

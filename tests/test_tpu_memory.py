@@ -17,11 +17,11 @@ from roofline.hlo.memory.peak import peak_memory
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Capacity, Machine
+from roofline.peak_memory import MemorySpace, PeakMemory
 from roofline.render.screen import report_text
 from roofline.resource import HBM, Resource
 from roofline.sources import read
 from roofline.sources.hlo_dump import program_files, read_modules
-from roofline.workload import MemorySpace, PeakMemory
 
 FROZEN = Path(__file__).parent / "data" / "tpu" / "memory"  # libtpu 0.0.51, jax 0.10.2
 TRUTH = json.loads((FROZEN / "truth.json").read_text())

@@ -7,6 +7,7 @@ from msgspec import Struct, field
 from msgspec.structs import force_setattr
 
 from .errors import clean
+from .peak_memory import PeakMemory
 from .reported_op import Amounts as Amounts
 from .reported_op import AvoidableInfo as AvoidableInfo
 from .reported_op import CounterInfo as CounterInfo
@@ -19,7 +20,7 @@ from .reported_op import WrittenOp as WrittenOp
 from .reported_op import written_op as written_op
 from .schedule import PredictedTime
 from .units import number_of, show
-from .workload import NO_COVERAGE, Coverage, PeakMemory
+from .workload import NO_COVERAGE, Coverage
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from ..machine import Machine
+from ..peak_memory import LiveBuffer, PeakMemory
 from ..quantities import NOTABLE
 from ..report import Finding
 from ..units import percent, show
-from ..workload import Fact, LiveBuffer, PeakMemory, source_line
+from ..workload import Fact, source_line
 from .findings.evidence import Evidence
 from .findings.writing import Writer
 from .summary import OUT_OF_MEMORY

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence, Set
 from itertools import chain
 
+from ..peak_memory import PeakMemory
 from ..quantities import known_flops
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
 from ..selection import averaged_steps
 from ..units import approximate, number_of, parse, percent, plain, show
-from ..workload import PeakMemory
 from .time_bar import SHOWN
 
 LEAST_SPACE = parse("1 MB", "B")  # of a small memory that is told in a terminal; the report has all

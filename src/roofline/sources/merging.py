@@ -8,20 +8,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ..cost import Cost
-from ..workload import (
-    RECORDED_ALLOCATIONS,
-    Coverage,
-    Device,
-    IdleReason,
-    KernelUse,
-    Op,
-    PeakMemory,
-    ProgramGraph,
-    Recording,
-    Step,
-    StepsOnDevice,
-    Workload,
-)
+from ..peak_memory import RECORDED_ALLOCATIONS, PeakMemory
+from ..workload import Coverage, Device, IdleReason, KernelUse, Op, ProgramGraph, Recording, Step, StepsOnDevice, Workload
 from ..workload import Share as OpShare
 from .parts import PICOSECOND, DevicePart, Extent, IdleKey, IdleTally, Instance, Mark, Part, Subject, Tally, known_sum
 from .timeline import in_seconds, omission_notes

@@ -22,8 +22,9 @@ from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
 from ..hlo.review import Review
 from ..machine import Machine
+from ..peak_memory import PeakMemory
 from ..schedule import Schedule
-from ..workload import Device, Op, PeakMemory, ProgramGraph, Recording, Workload
+from ..workload import Device, Op, ProgramGraph, Recording, Workload
 from .hlo_dump import read_modules, sniff
 from .target import Target
 from .tpu_programs import compiled_device

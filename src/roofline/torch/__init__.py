@@ -21,10 +21,11 @@ from ..errors import MissingExtra, UsageError
 from ..formulas.network import network_of
 from ..machine import Machine
 from ..machines import load
+from ..peak_memory import PeakMemory
 from ..placement import IDEAL, Corrections
 from ..report import Report
 from ..rule_failures import RuleFailures
-from ..workload import PeakMemory, Recording, Workload
+from ..workload import Recording, Workload
 from .arguments import tensors_in
 from .autocasts import NOTE as AUTOCAST
 from .autocasts import ignored_autocasts

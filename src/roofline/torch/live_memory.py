@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..workload import LiveBuffer, LiveScope, PeakMemory
+from ..peak_memory import LiveBuffer, LiveScope, PeakMemory
 
 LARGEST = 16  # buffers that are listed
 METHOD = "liveness in program order"

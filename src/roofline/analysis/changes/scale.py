@@ -16,13 +16,13 @@ from ...hlo.scaling.inputs import inputs_of
 from ...hlo.scaling.named_dimensions import BATCH, Dimension, dimension_named, dimensions_of, walking
 from ...hlo.scaling.scaled import scaled
 from ...operation import Collective, Product
+from ...peak_memory import RECORDED_ALLOCATIONS, PeakMemory
 from ...plan.chips import chips_on
 from ...plan.exchanges import gradients_shown
 from ...plan.times import training_calibration
 from ...resource import SCALE_UP
 from ...sources.programs import most_memory
 from ...units import number_of, percent
-from ...workload import RECORDED_ALLOCATIONS, PeakMemory
 from .change_words import Words
 from .single_rows import parts_of, split_product
 from .split_depths import add_up_fewer, cost_of, with_fewer_parts

@@ -9,12 +9,13 @@ from msgspec.structs import replace
 from ...causes import COMPUTE, MEMORY
 from ...machine import Machine
 from ...machines.architectures import capability_of
+from ...peak_memory import RECORDED_ALLOCATIONS
 from ...placement import Corrections, MinimumTimes
 from ...prediction.calibration import Calibration
 from ...report import Finding, Point, Predicted
 from ...resource import HBM
 from ...rules.words.needs import missing
-from ...workload import RECORDED_ALLOCATIONS, Recording
+from ...workload import Recording
 from ..idle_time import waiting
 from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps

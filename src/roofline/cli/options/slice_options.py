@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from ...dtypes import dtype
 from ...errors import UsageError
+from ...peak_memory import PeakMemory
 from ...sources.remote import is_remote
 from ...sources.samples import is_sample
 from ...units import parse, percent, show
-from ...workload import PeakMemory, Recording
+from ...workload import Recording
 from ..functions import shape
 from ..output import write_message
 from ..progress import progress

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Set
 
 from msgspec.structs import replace
 
-from ...workload import LiveBuffer
+from ...peak_memory import LiveBuffer
 from ..ir.module import HloModule, Instruction
 from ..ir.scopes import scope
 from ..ir.shapes import Shape

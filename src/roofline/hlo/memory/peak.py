@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from ...peak_memory import ASSIGNED, IN_PROGRAM_ORDER, LiveBuffer, LiveOwner, LiveScope, PeakMemory
 from ...resource import HBM
-from ...workload import ASSIGNED, IN_PROGRAM_ORDER, LiveBuffer, LiveOwner, LiveScope, PeakMemory
 from ..ir.malformed import Malformed
 from ..ir.module import HloModule
 from ..ir.platforms import Platform

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import chain
 
-from ...workload import LiveBuffer, MemorySpace
+from ...peak_memory import LiveBuffer, MemorySpace
 from ..ir.module import HloModule
 from ..ir.platforms import Platform
 from ..price.memory_spaces import CMEM, SCALARS, VMEM

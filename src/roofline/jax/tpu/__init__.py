@@ -16,10 +16,11 @@ from msgspec.structs import replace
 
 from ...errors import UsageError
 from ...hlo.price.collectives import network_of
+from ...peak_memory import MemorySpace, PeakMemory
 from ...quantities import NOTABLE
 from ...sources import programs
 from ...units import number_of, parse, percent, show
-from ...workload import MemorySpace, PeakMemory, Recording
+from ...workload import Recording
 from .compiling import Bounds, Compilation, Job, Replicated, compiled, save
 from .slices import Slice
 

@@ -24,9 +24,9 @@ from ...errors import OutputError, RooflineError, SourceError, UsageError
 from ...files.user_folders import user_folder
 from ...hlo.memory.peak import peak_memory
 from ...hlo.read import parse
+from ...peak_memory import PeakMemory
 from ...units import parse as parse_quantity
 from ...units import show
-from ...workload import PeakMemory
 from .slices import Slice
 
 CHILD = Path(__file__).with_name("child.py")
