@@ -183,6 +183,23 @@ def test_a_folder_that_cannot_be_used_is_an_empty_cache_unless_it_was_named(prof
         Cache.at(blocked / "inside")
 
 
+def test_nothing_but_entries_is_ever_removed(kept: Cache) -> None:
+    # A user's folder may hold anything: files that happen to be called alike, links, and folders, beside the cache and inside its own.
+    kept.put(KEY, part())
+    precious = kept.folder / "download.part"
+    others = [precious, kept.folder / "a.unfinished", kept.inner / "b.part", kept.inner / "notes.txt"]
+    for other in others:
+        other.write_text("mine")
+    (kept.inner / f"{'3' * 64}{SUFFIX}").symlink_to(precious)
+    (kept.inner / f"{'4' * 64}{SUFFIX}").mkdir()
+    assert kept.clear() == 1
+    full = Cache(kept.folder, most_bytes=0)
+    full.put(KEY, part())  # which is too much, and goes at once
+    assert full.entries() == []
+    assert [other.read_text() for other in others] == ["mine"] * len(others)
+    assert len(list(kept.inner.iterdir())) == 4
+
+
 def test_the_command_shows_and_clears(profile: str, kept: Cache, capsys: pytest.CaptureFixture[str]) -> None:
     read_file(profile, Reading(module=MODULE, cache=kept))
     size = kept.entries()[0][1]

@@ -75,6 +75,21 @@ def test_what_workers_cannot_read_is_raised_here(dask_cluster: str, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_workers_of_another_version_are_refused(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = cluster.fingerprint()
+    monkeypatch.setattr(cluster, "_count_workers", lambda client, address, code: 2)
+    # As seen by a worker that joined after the others were asked.
+    monkeypatch.setattr(cluster, "fingerprint", lambda: "another")
+    with pytest.raises(UsageError, match="joined late runs a different version of roofline"):
+        read([run_folder], cluster=dask_cluster)
+    monkeypatch.undo()
+    with cluster._client(dask_cluster) as client:
+        assert cluster._count_workers(client, dask_cluster, here) == 2
+        with pytest.raises(UsageError, match=r"the worker tcp://.* runs a different version of roofline"):
+            cluster._count_workers(client, dask_cluster, "another")
+
+
+@pytest.mark.slow
 def test_a_worker_that_dies_is_one_line_about_its_file(dask_cluster: str, run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         import os
