@@ -7,7 +7,9 @@ kernel is; its compilation takes longer and runs in workers, which need only the
 import re
 import subprocess
 import tempfile
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,14 @@ def _is_jitted(kernel: object) -> bool:
     return type(kernel).__name__ == "JITFunction"
 
 
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """Without Triton's warnings, as of defaults that will change: where Python makes errors of them, each would refuse a configuration."""
+    with warnings.catch_warnings(action="ignore"):
+        yield
+
+
+@_unwarned()
 def lower(kernel: Any, args: Sequence[Any], named: Mapping[str, Any], configuration: Mapping[str, Any], capability: int) -> Lowered:
     """A configuration as Triton's IR, for a GPU of this compute capability (90)."""
     compiler, jit = module("triton.compiler.compiler"), module("triton.runtime.jit")
@@ -125,6 +135,7 @@ def _known(value: Any) -> Any:
     return value.cpu().numpy() if whole and value.device.type != "meta" and value.numel() <= MOST_VALUES else None
 
 
+@_unwarned()
 def optimized(ir: str, options: Mapping[str, Any], capability: int) -> Lowered:
     """A kernel's IR from elsewhere, such as Pallas, after the passes that make Triton's own IR small."""
     compiler, native = module("triton.compiler.compiler"), module("triton._C.libtriton")
@@ -159,6 +170,7 @@ def _first_lines(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[-1] if lines else ''}"
 
 
+@_unwarned()
 def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
     """Machine code from Triton's IR. Shared memory is known before the longest part: what needs too much is refused there."""
     compiler, native = module("triton.compiler.compiler"), module("triton._C.libtriton")
