@@ -1,6 +1,7 @@
 """The model of Triton kernels: their IR, machine code, addresses, traffic and times, on kernels that were compiled before."""
 
 import math
+from importlib import import_module
 
 import msgspec
 import numpy as np
@@ -197,6 +198,22 @@ def test_a_loop_with_redundant_warps_is_not_taken_for_an_unrolled_one() -> None:
     found = trip_counts(parts, loops, {id(loops[0].operation): 64.0}, case.binary.warps)
     # Both warp groups compute all scores of a block of 64 rows: 1.5 times the products of the IR in one iteration.
     assert [found[id(part)] for part in parts if part.loop] == [64]
+
+
+@pytest.mark.torch
+def test_nothing_is_compiled_where_no_device_is_to_be_measured_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    import roofline as rl
+    from compiled_kernels import doubled
+
+    def compiled(*given: object) -> None:
+        raise AssertionError(f"compiled {given}")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(import_module("roofline.blocks.triton.predicting"), "lower", compiled)
+    with pytest.raises(rl.UsageError, match="no GPU here"):
+        rl.blocks(doubled, (1 << 20,), grid=1, space={"BLOCK": (256,)}, measure=1)
 
 
 @pytest.mark.torch

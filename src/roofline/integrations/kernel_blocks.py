@@ -38,16 +38,15 @@ def blocks(
     names = {**(args if isinstance(args, Mapping) else {}), **named}
     places = () if isinstance(args, Mapping) else tuple(args)
     if is_triton(kernel):
+        from ..blocks.triton.measuring import measured, require_device
         from ..blocks.triton.predicting import predict_triton
 
         if grid is None:
             raise UsageError("grid: give the number of blocks, as a function of a configuration or as sizes")
-        found = predict_triton(kernel, places, names, grid, chip, space, progress)
         if measure:
-            from ..blocks.triton.measuring import measured
-
-            found = measured(found, measure, kernel, places, names, grid)
-        return found
+            require_device()
+        found = predict_triton(kernel, places, names, grid, chip, space, progress)
+        return measured(found, measure, kernel, places, names, grid) if measure else found
     if measure:
         raise UsageError("measure: only Triton kernels are measured")
     if not callable(kernel):

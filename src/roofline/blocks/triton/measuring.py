@@ -13,11 +13,15 @@ from .predicting import Grid, grid_of
 MILLI = 1e-3  # the unit of Triton's timer is a thousandth of a second
 
 
+def require_device() -> None:
+    """Raises where PyTorch finds no GPU."""
+    if not module("torch").cuda.is_available():
+        raise UsageError("measure: PyTorch finds no GPU here; leave it out to predict alone")
+
+
 def measured(blocks: Blocks, most: int, kernel: Any, args: Sequence[Any], named: Mapping[str, Any], grid: Grid) -> Blocks:
     """The same with what the first ``most`` configurations that can run take; tensors on ``meta`` become random ones on the device."""
     torch, testing = module("torch"), module("triton.testing")
-    if not torch.cuda.is_available():
-        raise UsageError("measure: PyTorch finds no GPU here; leave it out to predict alone")
     while hasattr(kernel, "configs"):  # an autotuned kernel would choose itself
         kernel = kernel.fn
     there = [_on_device(torch, value) for value in args]

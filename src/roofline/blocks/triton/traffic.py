@@ -2,8 +2,8 @@
 
 A block's tile moves its 32-byte sectors. What a block touches again comes from L1, if the blocks of a core together touch no more than L1
 holds, else from L2, as far as that holds what the blocks that run at one time touch.
-Blocks that run at one time share what they touch in L2. Of the whole kernel each byte comes from main memory once if L2 holds all of it,
-else once in each wave of blocks that touches it.
+Blocks that run at one time share what they touch in L2. Of the whole kernel each byte comes from main memory once in each wave of blocks
+that touches it, also where L2 would hold it from wave to wave.
 """
 
 from collections import defaultdict
