@@ -22,6 +22,12 @@ def stored_attention(q, k, v):
     return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1).astype(BF16), v)
 
 
+def biased_attention(q, k, v, bias):
+    """The compiler takes the softmax and the second product together, in a kernel of its own that reads stored scores."""
+    scores = jnp.einsum("bhqd,bhkd->bhqk", q, k) * 0.125 + bias
+    return jnp.einsum("bhqk,bhkd->bhqd", jax.nn.softmax(scores, -1), v)
+
+
 def scanned_attention(x, weights):
     """A loop over layers, which keeps their scores for the loop of the gradients."""
 
@@ -172,6 +178,7 @@ def dequantized_weights(x, w, scale):
 HEADS = ((8, 16, 2048, 64), BF16)
 PROGRAMS = {
     stored_attention: ("v5e", HEADS, HEADS, HEADS),
+    biased_attention: ("v5e", HEADS, HEADS, HEADS, ((16, 2048, 2048), BF16)),
     scanned_attention: ("v5e", ((4, 2048, 1024), BF16), ((4, 3, 1024, 16, 64), BF16)),
     dense_experts: ("v5e", ((2048, 1024), BF16), ((1024, 16), BF16), ((16, 1024, 4096), BF16), ((16, 4096, 1024), BF16)),
     experts_one_by_one: ("v5e", ((4096, 1024), BF16), ((4096,), INT32), ((8, 1024, 2048), BF16)),

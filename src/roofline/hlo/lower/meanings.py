@@ -61,6 +61,7 @@ _FACTORISATIONS, _SOLVES = ("cusolver_potrf", "hipsolver_potrf"), ("cusolver_trs
 _LINEAR_ALGEBRA = ("lapack_", "cusolver_", "hipsolver_", "cublas_", "hipblas_")
 _NORMS = "__cudnn$norm"
 _SOFTMAX = "__onednn$softmax"  # along the last axis
+_SOFTMAX_PRODUCT = ("tpu_custom_call", "online-softmax")  # the TPU compiler's own kernel, by the name that it gives it
 _REDUCING = ("all-reduce", "collective-reduce", "reduce-scatter")
 _PLACED = frozenset(
     ["Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "LayoutConstraint"]
@@ -69,13 +70,14 @@ _PLACED = frozenset(
 
 class Meaning(Struct, frozen=True, gc=False):
     """An operator and its parameters. It takes the first ``most`` operands; a library call changes its result by the operator ``then``,
-    with the other operands.
+    with the other operands, or takes a softmax of its first operand, along the last axis, before.
     """
 
     operator: Operator
     params: Params = None
     most: int | None = None
     then: Operator | None = None
+    is_of_softmax: bool = False
 
 
 def meaning(site: Site) -> Meaning:
@@ -125,6 +127,8 @@ def _call(site: Site) -> Meaning:
         return Meaning(Operator.CONCATENATE, axis)
     if target in _PLACED:
         return Meaning(Operator.VIEW, None, 1)
+    if (target, site.instruction.op_name) == _SOFTMAX_PRODUCT:
+        return _softmax_product(site)
     if target.startswith(_CONVOLUTIONS):
         is_plain = len(site.operands) == 2 and "BiasActivation" not in target
         return Meaning(Operator.CONVOLUTION, _windows(site), 2, None if is_plain else Operator.ELEMENTWISE)
@@ -145,6 +149,17 @@ def _call(site: Site) -> Meaning:
     if target.startswith(_TOP_K):
         return Meaning(Operator.TOP_K, len(site.operands[0].shape.dims) - 1 if site.operands else None)
     return Meaning(Operator.OTHER)
+
+
+def _softmax_product(site: Site) -> Meaning:
+    """A product of batches of matrices, the first of which are what a softmax is taken of: scores that another kernel stored."""
+    left, right = (operand.shape.dims for operand in site.operands)
+    batch = tuple(range(len(left) - 2))
+    dims = DotDimensions(lhs_contracting=(len(left) - 1,), rhs_contracting=(len(right) - 2,), lhs_batch=batch, rhs_batch=batch)
+    sizes = product_sizes(dims, left, right)
+    if sizes is None or min(sizes) < 1 or site.instruction.shape.dims != (*left[:-1], right[-1]) or left[-1] != right[-2]:
+        return Meaning(Operator.OTHER)
+    return Meaning(Operator.DOT, Sizes(*sizes, *_factors(dims, len(left), len(right))), 2, is_of_softmax=True)
 
 
 def _windows(site: Site) -> Windows | None:

@@ -238,6 +238,12 @@ class _Lowering:
                 function = None if params is None else function
         if operator == Operator.CONCATENATE and (whole := _cut_whole(self.graph, takes, self.graph.arrays[arrays[0]])) is not None:
             operator, params, takes = Operator.COPY, None, [whole]  # a prefetch in several slices
+        if means.is_of_softmax:
+            scores = self.graph.arrays[takes[0]]
+            shares = self.graph.array(scores)
+            softmax = replace(node, operator=Operator.SOFTMAX, takes=(takes[0],), gives=(shares,), params=len(scores.shape) - 1)
+            self.graph.append(softmax, function)
+            takes[0] = shares
         if means.then is None:
             self.graph.append(replace(node, operator=operator, takes=tuple(takes[: means.most]), gives=arrays, params=params), function)
             return gives
