@@ -70,6 +70,10 @@ def test_blocks_of_a_product_are_ordered_by_their_schedule() -> None:
     found = rl.blocks(product, (shape, shape), chip="v6e", space={"block": (256, 512, 2048)})
     assert found.best.config["block"] == 512
     assert json.loads(rl.to_json(found))["configs"][0]["limit"] in ("bundles", "matrix", "dma")
+    # Two buffers of each window of 512 x 512, in bf16 and fp32. It waits for operands that it reads again: not all of the roofline.
+    assert found.best.memory == 2 * 512 * 512 * (2 + 2 + 4)
+    assert found.best.bytes["hbm"] > 2048 * 2048 * (2 + 2 + 4)
+    assert found.best.share == pytest.approx(2048 * 2048 * (2 + 2 + 4) / 1638e9 / found.best.time_s, rel=0.01)
 
 
 @pytest.mark.jax

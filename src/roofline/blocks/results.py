@@ -1,5 +1,6 @@
 """Configurations of a kernel as values: what each is predicted to take, what limits it, or why it cannot run; the best first."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -98,12 +99,16 @@ def ranked(configs: "list[Configuration]") -> tuple[Configuration, ...]:
     return tuple(sorted(configs, key=lambda config: (config.time_s is None, config.time_s or 0.0)))
 
 
-def with_shares(found: list[Configuration], machine: Machine) -> list[Configuration]:
-    """Configurations with their share of the roofline: the least that any of them computes and moves, at the chip's full rates."""
+def with_shares(found: list[Configuration], machine: Machine, enough: Mapping[str, float] | None = None) -> list[Configuration]:
+    """Configurations with their share of the roofline: the least that any of them computes and moves, or what is ``enough`` if that is
+    less, at the chip's full rates.
+    """
     timed = [config for config in found if config.time_s is not None]
     least: dict[str, float] = {}
     for resource in {name for config in timed for name in (*config.work, *config.bytes)}:
         least[resource] = min({**config.work, **config.bytes}.get(resource, 0.0) for config in timed)
+    for resource, amount in (enough or {}).items():
+        least[resource] = min(amount, least.get(resource, amount))
     units: dict[str, float] = {}
     for resource, amount in least.items():
         ceiling = machine.resolve(resource)

@@ -6,6 +6,7 @@ low      the same with the bundles that no predicate skips
 high     the same with the share of HBM's rate that streams reach beside products
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -35,6 +36,7 @@ EVIDENCE = "from bundles that no predicate skips, to HBM at what streams reach; 
 KERNEL = "custom_call_config"  # in the configuration of a call of a Pallas kernel
 SUSTAINED = "compiled"  # the family of calibrations with the share of HBM that streams reach beside products
 ABOVE = 1.1  # of the schedule, by which kernels may take longer
+VMEM_DATA = "const DATA ="  # before the data of the compiler's report on VMEM
 
 
 def predict_pallas(
@@ -50,12 +52,13 @@ def predict_pallas(
     asked = configurations(space if space is not None else [{}])
     found: list[Configuration | None] = [None] * len(asked)
     versions: dict[str, str] = {}
+    once: list[float] = []
     lock, done = Lock(), 0
 
     def work(number: int, job: Job | str) -> None:
         nonlocal done
         config = asked[number]
-        found[number] = Configuration(config=config, refused=job) if isinstance(job, str) else _timed(config, job, place, versions)
+        found[number] = Configuration(config=config, refused=job) if isinstance(job, str) else _timed(config, job, place, versions, once)
         with lock:
             done += 1
             if progress:
@@ -64,12 +67,13 @@ def predict_pallas(
     with ThreadPoolExecutor(cores()) as threads:
         for waiting in [threads.submit(work, number, _job(function, args, named, config, place)) for number, config in enumerate(asked)]:
             waiting.result()
+    enough = {"hbm": min(once)} if once else {}
     return Blocks(
         kernel=getattr(function, "__name__", str(function)),
         chip=place.machine.chip_name,
         compiler=f"libtpu {versions.get('libtpu', '')}",
         evidence=EVIDENCE,
-        configs=ranked(with_shares([config for config in found if config], place.machine)),
+        configs=ranked(with_shares([config for config in found if config], place.machine, enough)),
     )
 
 
@@ -85,12 +89,15 @@ def _job(function: Callable[..., Any], args: Sequence[Any], named: Mapping[str, 
         return f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
 
 
-def _timed(config: dict[str, Any], job: Job, place: Slice, versions: dict[str, str]) -> Configuration:
+def _timed(config: dict[str, Any], job: Job, place: Slice, versions: dict[str, str], once: list[float]) -> Configuration:
+    """One configuration; ``once`` is given the bytes of its arguments and results."""
     try:
         with compiled(job) as made:
             versions.update(made.answer.versions)
             if made.answer.refused:
                 return Configuration(config=config, refused=reason(made.answer.refused))
+            if memory := made.answer.memory:
+                once.append(float(memory["argument_size_in_bytes"] + memory["output_size_in_bytes"]))
             return _configuration(config, made, place)
     except SourceError as error:
         return Configuration(config=config, refused=reason(str(error)))
@@ -148,6 +155,7 @@ def _configuration(config: dict[str, Any], made: Compilation, place: Slice) -> C
         limit={"hbm": "dma"}.get(limit, limit),
         parts=parts,
         spilled=sum(kernel.spilled for kernel in kernels),
+        memory=_vmem(made.folder / BUNDLES, set(bundles)),
         work=work,
         bytes={"hbm": moved},
         slots=_slots(kernels),
@@ -163,6 +171,28 @@ def _active_shares(folder: Path) -> dict[str, float]:
         for instruction in computation.instructions
         if instruction.opcode == "custom-call" and KERNEL in instruction.backend_config_text
     }
+
+
+def _vmem(folder: Path, kernels: set[str]) -> int | None:
+    """Bytes of VMEM of the kernel that has most, with all buffers of its windows; ``None`` where the compiler does not report them."""
+    sizes = [
+        breakdown["total_size"]
+        for file in folder.glob("*-vmem_report.html")
+        for name, breakdown in vmem_report(file.read_text(errors="replace")).items()
+        if name in kernels
+    ]
+    return max(sizes, default=None)
+
+
+def vmem_report(text: str) -> dict[str, Any]:
+    """What instructions have of VMEM, by their names, from the compiler's page.
+
+    >>> vmem_report('const DATA ={"hlo_breakdowns": {"product.1": {"total_size": 4194304}}}; const moduleName = 1;')
+    {'product.1': {'total_size': 4194304}}
+    """
+    _, found, rest = text.partition(VMEM_DATA)
+    breakdowns: dict[str, Any] = json.JSONDecoder().raw_decode(rest.lstrip())[0]["hlo_breakdowns"] if found else {}
+    return breakdowns
 
 
 def _slots(kernels: Sequence[Bundles]) -> dict[str, float]:
