@@ -354,6 +354,16 @@ def test_two_reductions_over_different_rows_are_two_kernels() -> None:
     assert sorted(op.name for op in ops) == ["fused relu sum", "sum"]
 
 
+def test_each_step_of_a_compiled_stencil_reads_and_writes_its_array() -> None:
+    def smoothed(u: Any) -> Any:
+        for _ in range(4):
+            u[1:-1, 1:-1] += 0.1 * (u[2:, 1:-1] + u[:-2, 1:-1] + u[1:-1, 2:] + u[1:-1, :-2] - 4 * u[1:-1, 1:-1])
+        return u
+
+    kernels = rl.torch.analyze(smoothed, chip="h100", compile=True)(meta(1024, 1024)).ops
+    assert sum(op.bytes["hbm"] or 0 for op in kernels) == pytest.approx(4 * 2 * 4 * 1024 * 1024, rel=0.01)
+
+
 def test_a_compiled_optimizer_reads_four_lists_and_writes_three() -> None:
     weight = torch.nn.Parameter(meta(1024, 1024))
     weight.grad = meta(1024, 1024)

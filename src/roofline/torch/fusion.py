@@ -1,13 +1,13 @@
 """A model of what torch.compile fuses: chains of elementwise operators, casts, copies, gathers, norms, softmax and reductions.
 
 Operators become one kernel if one produces an operand of the other, they iterate over the same elements (or over the rows that a reduction
-of the group makes of them), their reductions have the same rows, and no operator outside has to run between them, up to as many as one
+of the group makes of them), the results of none are read at many positions, their reductions have the same rows, and no operator outside has to run between them, up to as many as one
 kernel replaces (`graph.fusion`). The kernel reads once every tensor that its operators need and do not make, and writes the tensors that
 are needed outside. Products, convolutions, attention, sorts and scatters are kernels of their own. The foreach operators of an optimizer
 become one kernel.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from os.path import commonpath
 
@@ -27,6 +27,7 @@ from .recorder import Kept, Seen
 from .workload import WHERE, op_of, repeated
 
 OPTIMIZER = "optimizer"
+MOST_READS = 4  # of each element, above which Inductor stores it (torch._inductor.config.realize_reads_threshold)
 FUSIBLE = POINTWISE | REDUCING | {OPTIMIZER}
 
 
@@ -44,7 +45,8 @@ def fused(calls: Sequence[Seen], kept: Kept, network: Network | None, failures: 
     """The ops of a program after fusion, and its graph. ``kept`` is what is live when the program ends."""
     nodes = [_node(seen, network) for seen in calls]
     makers = _connect(nodes)
-    groups = grouped({index: set(of.values()) for index, of in enumerate(makers)}, partial(_are_alike, nodes))
+    stored = _stored(nodes, makers)
+    groups = grouped({index: set(of.values()) for index, of in enumerate(makers)}, partial(_may_join, nodes, makers, stored))
     last_writer = {number: index for index, node in enumerate(nodes) for number, _ in node.seen.writes}
     rows: dict[tuple[object, ...], Op] = {}
     places: dict[tuple[object, ...], int] = {}  # of each row
@@ -87,6 +89,27 @@ def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
         for number, _ in node.seen.writes:
             writer[number] = index
     return makers
+
+
+def _stored(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> set[int]:
+    """The nodes whose results are read at so many positions, as by a stencil, that they are stored and not computed at each of them again."""
+    windows: dict[tuple[int, int], dict[object, int]] = {}
+    for node, writers in zip(nodes, makers, strict=True):
+        for tensor, (number, offset) in zip(node.seen.call.all_tensors, node.seen.operands, strict=True):
+            if number in writers:
+                windows.setdefault((writers[number], number), {})[offset, tensor.shape, tensor.strides] = tensor.bytes or 0
+    return {
+        maker
+        for (maker, number), sizes in windows.items()
+        if sum(sizes.values()) > MOST_READS * dict(nodes[maker].seen.writes)[number]
+    }
+
+
+def _may_join(
+    nodes: Sequence[Node], makers: Sequence[dict[int, int]], stored: Collection[int], first: Sequence[int], second: Sequence[int]
+) -> bool:
+    taken = {maker for index in second for maker in makers[index].values()}
+    return stored.isdisjoint(taken.intersection(first)) and _are_alike(nodes, first, second)
 
 
 def _are_alike(nodes: Sequence[Node], first: Sequence[int], second: Sequence[int]) -> bool:

@@ -1120,6 +1120,9 @@ def edges_repeated_around_an_array(u):
     return lax.fori_loop(0, 8, smoothed, u)
 
 
+program(wide(256, 256, 256), name="fourier_transform_and_back")(lambda x: jnp.fft.irfftn(jnp.fft.rfftn(x) * 0.5, s=x.shape))
+
+
 def lowered(name: str) -> str:
     """The text of a program, without the folders of this machine."""
     function, *args = PROGRAMS[name]

@@ -9,7 +9,7 @@ a library reorders for itself does not count.
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...cost import NOTHING, less_traffic
-from ...graph import RENAMING, Graph, Node, Operator, Part
+from ...graph import EXPANDED, RENAMING, SOLVING, Graph, Node, Operator, Part
 from ...graph.facts.orders import Reordered, reordered
 from ...graph.facts.products import largest_products
 from ...resource import HBM, XLU
@@ -84,9 +84,11 @@ def _only_moves(node: Node) -> bool:
 
 def _is_authors(graph: Graph, nodes: Sequence[Node], moved: Node) -> bool:
     """Whether the author of a program decides on the order that a kernel changes."""
+    asked = {graph.operations[node.operation].operator for node in (moved, nodes[-1]) if node.operation in graph.operations}
+    if not asked.isdisjoint(EXPANDED) or graph.made_by(moved.takes[0], *SOLVING, through=(*RENAMING, Operator.TRANSPOSE)):
+        return False
     if graph.arrays[moved.gives[0]].tile is None:
         return True
-    asked = (graph.operations[node.operation].operator for node in (moved, nodes[-1]) if node.operation in graph.operations)
     if Operator.TRANSPOSE in asked or not graph.results.isdisjoint(moved.gives + nodes[-1].gives):
         return True
     return graph.is_argument(graph.origin(moved.takes[0], {*RENAMING, Operator.SLICE}))
