@@ -99,9 +99,7 @@ def _stored(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> set[int]
             if number in writers:
                 windows.setdefault((writers[number], number), {})[offset, tensor.shape, tensor.strides] = tensor.bytes or 0
     return {
-        maker
-        for (maker, number), sizes in windows.items()
-        if sum(sizes.values()) > MOST_READS * dict(nodes[maker].seen.writes)[number]
+        maker for (maker, number), sizes in windows.items() if sum(sizes.values()) > MOST_READS * dict(nodes[maker].seen.writes)[number]
     }
 
 
