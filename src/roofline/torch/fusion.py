@@ -1,13 +1,13 @@
 """A model of what torch.compile fuses: chains of elementwise operators, casts, copies, gathers, norms, softmax and reductions.
 
-Operators become one kernel if one produces an operand of the other, they iterate over the same elements (or over the rows that a reduction
-of the group makes of them), the results of none are read at many positions, their reductions have the same rows, and no operator outside has to run between them, up to as many as one
-kernel replaces (`graph.fusion`). The kernel reads once every tensor that its operators need and do not make, and writes the tensors that
-are needed outside. Products, convolutions, attention, sorts and scatters are kernels of their own. The foreach operators of an optimizer
-become one kernel.
+Operators become one kernel if one produces an operand of the other, they iterate over the same elements (or over the rows that a
+reduction of the group makes of them), the results of none are read at many positions, their reductions have the same rows, and no
+operator outside has to run between them, up to as many as one kernel replaces (`graph.fusion`). The kernel reads once every tensor that
+its operators need and do not make, and writes the tensors that are needed outside. Products, convolutions, attention, sorts and scatters
+are kernels of their own. The foreach operators of an optimizer become one kernel.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from functools import partial
 from os.path import commonpath
 
@@ -92,7 +92,7 @@ def _connect(nodes: Sequence[Node]) -> list[dict[int, int]]:
 
 
 def _stored(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> set[int]:
-    """The nodes whose results are read at so many positions, as by a stencil, that they are stored and not computed at each of them again."""
+    """The nodes whose results are read at so many positions, as by a stencil, that they are stored, not computed again at each."""
     windows: dict[tuple[int, int], dict[object, int]] = {}
     for node, writers in zip(nodes, makers, strict=True):
         for tensor, (number, offset) in zip(node.seen.call.all_tensors, node.seen.operands, strict=True):
@@ -104,7 +104,7 @@ def _stored(nodes: Sequence[Node], makers: Sequence[dict[int, int]]) -> set[int]
 
 
 def _may_join(
-    nodes: Sequence[Node], makers: Sequence[dict[int, int]], stored: Collection[int], first: Sequence[int], second: Sequence[int]
+    nodes: Sequence[Node], makers: Sequence[dict[int, int]], stored: set[int], first: Sequence[int], second: Sequence[int]
 ) -> bool:
     taken = {maker for index in second for maker in makers[index].values()}
     return stored.isdisjoint(taken.intersection(first)) and _are_alike(nodes, first, second)
