@@ -3,9 +3,13 @@
 import argparse
 import gzip
 import json
+import os
 import pickle
 import platform
+import signal
+import subprocess
 import sys
+import time
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -158,11 +162,80 @@ def test_options_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pyte
     job = Job(slice=slice_named("v5e:2x2"), function="f", options={"xla_a": "true"})
     for plain, is_told in (("same", True), ("other", False), ("missing", False), ("", False)):
         made = compiling.Compilation(tmp_path / "made", compiling.Answer(plain_key=plain), 1.0)
-        monkeypatch.setattr(roofline.jax.tpu, "compiled", lambda job, made=made, **how: nullcontext(made))
+        without = compiling.Compilation(tmp_path / "other", compiling.Answer(), 1.0)
+        asked = []
+
+        def compiled(job: Job, made: Any = made, without: Any = without, asked: Any = asked, **how: Any) -> Any:
+            asked.append(dict(job.options))
+            return nullcontext(made if job.options else without)
+
+        monkeypatch.setattr(roofline.jax.tpu, "compiled", compiled)
         monkeypatch.setattr(compiling, "program_cache", lambda: tmp_path)
         recording, _ = record(parser().parse_args(["train.py:f"]), job)
         same = "the compiler options xla_a=true change nothing: the program is the same without them"
+        other = "the compiler options xla_a=true change the program: it is another one without them"
         assert (same in recording.notes) is (f"roofline: {same}\n" in capsys.readouterr().err) is is_told
+        assert (other in recording.notes) is not is_told
+        assert asked == [{"xla_a": "true"}, *([] if plain in ("same", "other") else [{}])]  # without them only where that is not known
+
+
+THREE_SLICES = "v5e:2x2,v6e:2x2,v5p:2x2x1"
+COMPILES = """
+import sys
+from roofline.cli import main
+from roofline.cli.forms import slice_variants
+slice_variants.at_once = lambda: 2
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "chips"),
+    [(signal.SIGTERM, "v5e:2x2,v6e:2x2,v5p:2x2x1"), (signal.SIGINT, "v5e:2x2,v6e:2x2,v5p:2x2x1"), (signal.SIGTERM, "v5e:2x2")],
+)
+def test_compilations_end_with_the_command(number: signal.Signals, chips: str, tmp_path: Path) -> None:
+    child, pids, scratch = tmp_path / "python", tmp_path / "pids", tmp_path / "scratch"
+    child.write_text(f"#!/bin/sh\necho $$ >> {pids}\nexec sleep 300\n")
+    child.chmod(0o755)
+    scratch.mkdir()
+    variables = {**os.environ, compiling.PYTHON_VARIABLE: str(child), "TMPDIR": str(scratch), "ROOFLINE_CACHE": str(tmp_path / "cache")}
+    words = [sys.executable, "-c", COMPILES, "analyze", "train.py:step", "--chip", chips]
+    command = subprocess.Popen(words, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    at_once = min(2, chips.count(",") + 1)
+    try:
+        began = time.monotonic()
+        while not pids.exists() or len(pids.read_text().splitlines()) < at_once:
+            assert time.monotonic() - began < 60
+            time.sleep(0.05)
+        command.send_signal(number)
+        assert command.wait(30) == 128 + number
+    finally:
+        command.kill()
+    started = [int(pid) for pid in pids.read_text().split()]
+    assert len(started) == at_once
+    for pid in started:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+    assert list(scratch.iterdir()) == []
+
+
+SLEEPS = "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(300)\n"
+
+
+@pytest.mark.tpu
+def test_a_compilation_does_not_outlive_a_command_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SLEEPS)
+    variables = {**os.environ, compiling.PYTHON_VARIABLE: str(tpu_compiler.PYTHON)}
+    words = [sys.executable, "-m", "roofline", "analyze", "train.py:step", "--args", "8x8", "--chip", "v5e:2x2"]
+    with subprocess.Popen(words, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL) as command:
+        pid, began = tmp_path / "pid", time.monotonic()
+        while (not pid.exists() or not pid.read_text()) and time.monotonic() - began < 60:
+            time.sleep(0.1)
+        command.kill()
+    child, began = Path(f"/proc/{pid.read_text()}"), time.monotonic()
+    while child.exists() and "\nState:\tZ" not in (child / "status").read_text() and time.monotonic() - began < 5:
+        time.sleep(0.1)
+    assert not child.exists() or "\nState:\tZ" in (child / "status").read_text()
 
 
 STEP = """

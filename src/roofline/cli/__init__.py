@@ -4,9 +4,12 @@ Data goes to standard output, messages to standard error. Exit status: 0 success
 """
 
 import gc
+import signal
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from ..errors import FormulaError, MissingExtra, RooflineError, UnitError, UsageError, did_you_mean
 from .commands import COMMANDS, FORMER, FORMS, chosen, help_text, module_of
@@ -76,10 +79,28 @@ def _run(words: list[str]) -> int:
     else:
         raise UsageError(f"no command named {name!r}{did_you_mean(name, COMMANDS) or '; commands: ' + ', '.join(COMMANDS)}")
     try:
-        status: int = module.run(rest)
+        with _terminable():
+            status: int = module.run(rest)
     except SystemExit as end:  # argparse exits after printing help
         status = end.code if isinstance(end.code, int) else 0
     return status
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Ends a terminated command as Ctrl-C does, with its processes and temporary files."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
+    def end(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _fail(error: RooflineError, status: int) -> int:

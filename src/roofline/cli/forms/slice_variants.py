@@ -15,7 +15,7 @@ from msgspec.structs import asdict
 
 from ...analysis import analyze
 from ...errors import RooflineError
-from ...jax.tpu.compiling import free_bytes
+from ...jax.tpu.compiling import end_all, free_bytes
 from ...placement import IDEAL
 from ...render.export import Row
 from ...render.tables import Paper, table
@@ -51,7 +51,11 @@ def variants(args: argparse.Namespace) -> list[Variant]:
         return variant(args, partial(function_job, own, args.path[0]), VariantInfo(chip=own.chip, mesh=",".join(own.mesh or ())))
 
     with ThreadPoolExecutor(len(each) if getattr(args, "cluster", None) else at_once()) as threads:
-        return sorted(threads.map(of_slice, each), key=lambda variant: rank(variant.info))
+        try:
+            return sorted(threads.map(of_slice, each), key=lambda variant: rank(variant.info))
+        except BaseException:  # Ctrl-C, which only this thread is told
+            end_all()
+            raise
 
 
 def at_once() -> int:

@@ -68,14 +68,22 @@ COMPILATION = (
         own_option="--batch-args",
     ),
     Value("shard=AXIS", "axis that divides the largest dimension of the other arguments (default: replicated)", own_option="--shard"),
-    Value("xla-KEY=VALUE", "option of the TPU compiler", own_option="--xla"),
+    Value(
+        "xla-KEY=VALUE",
+        "option of the TPU compiler; the function is compiled without it too, to say whether it changes anything",
+        own_option="--xla",
+    ),
     Value(
         MAKE_IT_FIT,
         "if it does not fit, compile it with each change that may help, and rank them: donation, remat, bf16 state, half the batch, …",
         own_option="--make-it-fit",
     ),
     Value("save=FOLDER", "keep the compiled program there, which analyze reads on any computer"),
-    Value("time=TIME", "end a compilation that takes longer (default: 30 min)", partial(parse, dimension="s")),
+    Value(
+        "time=TIME",
+        "end a compilation that takes longer by the clock (default: 30 min; give more where cores are shared)",
+        partial(parse, dimension="s"),
+    ),
     Value("memory=BYTES", "end one that needs more (default: nine tenths of the free memory)", partial(parse, dimension="B")),
 )
 STEP = Value("step=NAME", "the function that is the step, where it is not to be guessed")

@@ -14,19 +14,21 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ...errors import UsageError
+from ...errors import RooflineError, UsageError
 from ...hlo.price.collectives import network_of
 from ...peak_memory import MemorySpace, PeakMemory
 from ...quantities import NOTABLE
 from ...sources import programs
 from ...units import number_of, parse, percent, show
 from ...workload import Recording
-from .compiling import Bounds, Compilation, Job, Replicated, compiled, save
+from .compiling import Answer, Bounds, Compilation, Job, Replicated, compiled, save
 from .slices import Slice
 
 COMPILED = "compiled by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, in {seconds}, not run: figures are of one device"
 CACHED = "compiled before by libtpu {libtpu} and jax {jax} for {slice}, mesh {mesh}, not run: figures are of one device"
 UNCHANGED = "the compiler options {options} change nothing: the program is the same without them"
+CHANGED = "the compiler options {options} change the program: it is another one without them"
+NOT_PLAIN = "whether the compiler options {options} change anything is not known: without them it is not compiled: {reason}"
 REFUSED = "the compiler refused it, so this is the program before code generation: {reason}"
 
 
@@ -75,13 +77,11 @@ def record_job(
             save(made.folder, saved)
         recording = priced(made.folder)
     answer = made.answer
-    plain = cache / answer.plain_key if cache is not None and answer.plain_key else None
-    is_same = plain is not None and plain.is_dir() and _is_same(recording, priced(plain))
-    unchanged = (without_effect(job),) if is_same else ()
+    effect = (_effect(job, answer, recording, priced, bounds, cache),) if job.options and not answer.refused and not job.changes else ()
     whole = job.replicated or answer.replicated
     notes = (
         _described(made, job.slice),
-        *unchanged,
+        *effect,
         *job.assumed,
         *answer.assumed,
         *_replicated(whole, recording.memory),
@@ -99,7 +99,25 @@ def record_job(
 
 def without_effect(job: Job) -> str:
     """The note on compiler options that change nothing."""
-    return UNCHANGED.format(options=", ".join(f"{name}={value}" for name, value in job.options.items()))
+    return UNCHANGED.format(options=_options(job))
+
+
+def _options(job: Job) -> str:
+    return ", ".join(f"{name}={value}" for name, value in job.options.items())
+
+
+def _effect(job: Job, answer: Answer, recording: Recording, priced: Callable[[Path], Recording], bounds: Bounds, cache: Path | None) -> str:
+    """The note on whether compiler options change a program, which is compiled without them too."""
+    known = cache / answer.plain_key if cache is not None and answer.plain_key else None
+    try:
+        if known is not None and known.is_dir():
+            plain, refused = priced(known), False
+        else:
+            with compiled(replace(job, options={}), bounds=bounds, cache=cache) as made:
+                plain, refused = priced(made.folder), bool(made.answer.refused)
+    except RooflineError as error:
+        return NOT_PLAIN.format(options=_options(job), reason=error)
+    return without_effect(job) if not refused and _is_same(recording, plain) else CHANGED.format(options=_options(job))
 
 
 def _is_same(recording: Recording, other: Recording) -> bool:

@@ -4,11 +4,13 @@ It answers in the folder: the compiler's dump, and `answer.json` with what was c
 the user's program, with JAX and libtpu and without this package, so it prints nothing that the user should see.
 """
 
+import ctypes
 import importlib
 import importlib.util
 import json
 import os
 import pickle
+import signal
 import sys
 import time
 from contextlib import nullcontext, suppress
@@ -26,6 +28,7 @@ sys.path.pop(0)
 LIBRARIES = ("jax", "jaxlib", "libtpu")
 COMPILED = "after_codegen.hlo.pb"  # a part of the names of files in a TPU compiler's dump
 REFUSED = "RESOURCE_EXHAUSTED"
+PR_SET_PDEATHSIG = 1  # of prctl(2): the signal to this process when the thread that started it ends
 
 
 def main(folder: Path) -> None:
@@ -209,4 +212,6 @@ def version_of(library: str) -> str:
 
 
 if __name__ == "__main__":
+    if sys.platform == "linux":  # it does not outlive the one that waits for it, however that one ends
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     main(Path(sys.argv[1]))

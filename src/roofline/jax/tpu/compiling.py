@@ -53,6 +53,7 @@ MOST_BYTES = int(parse_quantity("1 GiB", "B"))  # of cached programs
 # What is kept of a dump: the program after code generation, which has cycles, and the one before, which has the buffer assignment.
 KEPT = ("after_codegen", "after_optimizations")
 ASSIGNED = "*.after_optimizations.hlo.pb"
+_running = set["subprocess.Popen[bytes]"]()  # the processes that compile now, in any thread
 
 
 class Replicated(Struct, frozen=True):
@@ -245,19 +246,31 @@ def _answer(job: Job, folder: Path, bounds: Bounds, cache: Path | None, fits: Ca
         process = subprocess.Popen(
             command, env=_environment(job, folder), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
         )
+        _running.add(process)
         try:
             _watch(process, folder, bounds, fits)
         finally:
-            if process.poll() is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            _running.discard(process)
+            _end(process)
     try:
         return msgspec.json.decode((folder / "answer.json").read_bytes(), type=Answer)
     except (OSError, msgspec.DecodeError):
         last = [line for line in log.read_text(errors="replace").splitlines() if line.strip()][-1:]
         why = f": {last[0].strip()}" if last else ""
         raise SourceError(f"{job.function}: the TPU compiler's process ended with status {process.returncode}{why}") from None
+
+
+def end_all() -> None:
+    """Ends the compilations of all threads, each of which then says that its process ended."""
+    for process in list(_running):
+        _end(process)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    if process.poll() is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def _environment(job: Job, folder: Path) -> dict[str, str]:
