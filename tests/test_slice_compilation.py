@@ -205,7 +205,8 @@ def test_compilations_end_with_the_command(number: signal.Signals, chips: str, t
     try:
         began = time.monotonic()
         while not pids.exists() or len(pids.read_text().splitlines()) < at_once:
-            assert time.monotonic() - began < 60
+            assert command.poll() is None
+            assert time.monotonic() - began < 120
             time.sleep(0.05)
         command.send_signal(number)
         assert command.wait(30) == 128 + number
@@ -310,7 +311,7 @@ def test_a_pallas_kernel_that_does_not_fit_vmem_is_an_answer(
     (vmem,) = (space for space in report["memory"]["spaces"] if space["space"] == "vmem")
     assert vmem["scoped_bytes"] >= 16384 * 1024 * 4 > vmem["capacity_bytes"]
     assert report["findings"][0]["kind"] == "out-of-memory"
-    capsys.readouterr()
+    assert "to try what makes it fit" not in capsys.readouterr().err  # donation, recomputation, half the batch: none changes the kernel
 
 
 @pytest.mark.tpu

@@ -39,3 +39,9 @@ def test_the_shared_sharded_step_has_no_unused_results() -> None:
     if not (SHARED / "tpu" / "sharded_v5p_2x2x2.hlo.gz").is_file():
         pytest.skip("the shared programs are not here")
     assert not {"unused-results", "duplicated-work"} & {*_kinds(SHARED / "tpu" / "sharded_v5p_2x2x2.hlo.gz", "v5p")}
+
+
+def test_activations_that_are_offloaded_are_copied_to_the_host_by_an_unrolled_loop_too() -> None:
+    found = {finding.kind for finding in rl.analyze(DATA / "offloaded_layers_v5e.hlo.pb.gz", "v5e").findings}
+    assert "host-copies" in found
+    assert "layout-copies" not in found

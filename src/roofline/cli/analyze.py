@@ -36,8 +36,7 @@ from .options import (
 )
 from .options.named_values import Value, former, named_values
 from .options.program_options import NEEDS_PROGRAM, chosen_network, chosen_trips, names_program_option, program_options
-from .options.slice_options import TRY_CHANGES, chips_and_meshes, function_job, functions_of, record_function, slice_options
-from .output import write_message
+from .options.slice_options import advise_changes, chips_and_meshes, function_job, functions_of, record_function, slice_options
 from .reading import opened, read_options
 from .reporting import EACH_OP, columns, emit_opened, filter_text
 from .terminal import chart_options
@@ -205,7 +204,7 @@ def _function(args: argparse.Namespace) -> int:
                 args, lambda changes=(), mesh=None: msgspec.structs.replace(job, changes=changes, mesh=mesh or job.mesh), recording
             )
         elif is_refused:
-            write_message(TRY_CHANGES)
+            advise_changes(recording)
     else:
         from .forms.slice_variants import variants
 

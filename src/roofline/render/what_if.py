@@ -1,5 +1,7 @@
 """A predicted report as text: before and after, and the ops that change the most."""
 
+from math import inf
+
 from ..report import OpInfo, Report
 from ..selection import per_step
 from ..units import rounded, show
@@ -10,7 +12,7 @@ from .text import notes_text
 def what_if_text(report: Report, paper: Paper = PLAIN, top: int = 12) -> str:
     """The summary, the ops that change the most with their times before and after, and the evidence."""
     changed = [op for op in report.ops if op.time_s is not None and op.before_s is not None and op.time_s != op.before_s]
-    changed.sort(key=lambda op: -abs((op.time_s or 0.0) - (op.before_s or 0.0)))
+    changed.sort(key=lambda op: -min(abs((op.time_s or 0.0) - (op.before_s or 0.0)), op.exposed_s if _is_span(op) else inf))
     averages = any(point.scope == "average" for point in report.points)
     shares = _shares(report) if averages else {}
     mean = 1 / max(len(report.steps) * len(report.input.devices), 1) if averages else 1.0  # of ops that a change adds
@@ -39,8 +41,13 @@ def _seconds(seconds: float | None, share: float) -> str:
     return "–" if seconds is None else show(rounded(seconds * share, 3), "s")
 
 
+def _is_span(op: OpInfo) -> bool:
+    """Whether the time of an op is from its start to its end beside others, which what it does may be a small part of."""
+    return op.compiled is not None and op.compiled.beside
+
+
 def _bounds(op: OpInfo, share: float) -> str:
-    if op.expected is None or not op.time_s:
+    if op.expected is None or not op.time_s or _is_span(op):
         return ""
     return f"{_seconds(op.expected.low_s, share)} to {_seconds(op.expected.high_s, share)}"
 

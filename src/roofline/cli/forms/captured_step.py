@@ -14,7 +14,7 @@ from ...jax.tpu import portable
 from ...jax.tpu.compiling import Job, why_not_here
 from ...report import Report
 from ..options import chosen_price, chosen_throughput, machine_of
-from ..options.slice_options import TRY_CHANGES, record, slice_job
+from ..options.slice_options import advise_changes, record, slice_job
 from ..output import write_message
 from .make_it_fit import attempts
 from .slice_variants import emit_variants
@@ -46,7 +46,7 @@ def compiled_step(args: argparse.Namespace, command: Sequence[str], stdout: int 
         emit_variants(args, tried)
         report = replace(report, variants=tuple(tried))
     elif is_refused:
-        write_message(TRY_CHANGES)
+        advise_changes(recording)
     return report, is_refused
 
 

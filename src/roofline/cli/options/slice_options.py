@@ -183,6 +183,13 @@ def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
     return recording, is_refused
 
 
+def advise_changes(refused: Recording) -> None:
+    """Says how to try what makes a refused program fit, except for a kernel that needs too much of a small memory: it stays as it is."""
+    spaces = refused.memory.spaces if refused.memory else ()
+    if all(space.capacity_bytes is None or space.peak_bytes <= space.capacity_bytes for space in spaces):
+        write_message(TRY_CHANGES)
+
+
 def _absolute(function: str) -> str:
     """The name of a function by the whole path of its file, if it is in one."""
     where, colon, name = function.rpartition(":")

@@ -14,6 +14,7 @@ from ...graph import NO_KERNEL, Graph, Node, Operator
 from ...graph.facts.kernels import consists_of
 from ...graph.facts.loops import MOST_UNROLLED, Stack, stacks
 from ...graph.node_axes import ELEMENTWISE
+from ...graph.operators import HOST
 from ...workload import Avoidable, Usual
 from .gathered_blocks import CLASS, KIND
 
@@ -25,7 +26,8 @@ _CHEAP = _COPIES | ELEMENTWISE | {Operator.BROADCAST, Operator.FILL, Operator.CO
 def stacked_activations(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that only copy activations into or out of such arrays, or fill them."""
     for stack in stacks(graph):
-        readers = _readers(graph, stack) if 1 < (stack.region.trips or 0) <= MOST_UNROLLED else []
+        is_here = graph.arrays[stack.final].space != HOST  # offloaded activations go to the host from an unrolled loop too
+        readers = _readers(graph, stack) if is_here and 1 < (stack.region.trips or 0) <= MOST_UNROLLED else []
         if not readers:
             continue
         kernels = {stack.filler(graph): None} if stack.filler(graph) != NO_KERNEL else {}
