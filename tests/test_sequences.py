@@ -1,12 +1,17 @@
 """Findings that share ops, or need one another: in which order their changes are made, and what each needs of a program."""
 
+from pathlib import Path
+
 import pytest
 
+import roofline as rl
+from every import every
 from roofline.analysis.findings.order import in_sequence
 from roofline.render.text import predicted_text, sequence_text
 from roofline.report import Finding, Predicted, PredictedOp
 from roofline.rules.words.needs import Missing, needs
 
+CAPTURES = sorted((Path(__file__).parent / "data" / "torch_traces").glob("*.gz"))
 DTYPE, FLASH = "dtype bf16", "kernel attention=flash"
 
 
@@ -53,3 +58,12 @@ def test_levers_say_what_comes_first() -> None:
     both = Missing((need.first, need.padded), need.change)
     assert both.before(["flash"]) == ("after casting to bf16 and with heads padded to a multiple of 8: flash",)
     assert Missing().before(["flash"]) == ("flash",)
+
+
+@every("path", CAPTURES[::5])
+def test_savings_of_a_capture_fit_into_its_time(path: Path) -> None:
+    report = rl.analyze(path)
+    saving = [finding for finding in report.findings if finding.saving_s]
+    point = report.points[0]
+    assert sum(finding.saving_s or 0 for finding in saving) <= (1 + 1e-6) * max(point.span_s or 0, point.time_s or 0, point.floors_s or 0)
+    assert all(finding.then_s is None or finding.then_s >= 0 for finding in saving)
