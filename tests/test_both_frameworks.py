@@ -46,6 +46,15 @@ def torch_attention(torch: Any, q: Any, k: Any, v: Any) -> Any:
     return torch.softmax(q @ swapped(k), -1) @ v
 
 
+def jax_picked(jnp: Any, x: Any, w: Any, chosen: Any) -> Any:
+    return jnp.take_along_axis(jnp.einsum("nd,edf->nef", x, w), chosen[:, None, None], 1)[:, 0]
+
+
+def torch_picked(torch: Any, x: Any, w: Any, chosen: Any) -> Any:
+    every = torch.einsum("nd,edf->nef", x, w)
+    return every.gather(1, chosen.long()[:, None, None].expand(-1, 1, every.shape[2]))[:, 0]
+
+
 PAIRS = {
     "matrices before a vector": Pair(
         "product-order", (of(4096, 4096), of(4096, 4096), of(4096, 1)), lambda _, a, b, v: (a @ b) @ v, lambda _, a, b, v: (a @ b) @ v
@@ -122,6 +131,9 @@ PAIRS = {
     ),
     "a square matrix before a vector": Pair(
         "product-order", (of(16384, 4096), of(4096, 1)), lambda _, a, v: (a.T @ a) @ v, lambda _, a, v: (a.T @ a) @ v
+    ),
+    "experts of which each token picks one": Pair(
+        "dense-experts", (of(4096, 1024), of(8, 1024, 2048), of(4096, dtype=INT32)), jax_picked, torch_picked
     ),
     "a low-rank product": Pair(
         "product-order", (of(32768, 4096), of(4096, 32), of(32, 4096)), lambda _, x, a, b: x @ (a @ b), lambda _, x, a, b: x @ (a @ b)

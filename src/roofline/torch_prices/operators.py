@@ -54,6 +54,7 @@ _SOFTMAX = {
 _COMPILED_SOFTMAX = re.compile(r"triton_\w*(?<!log)_(?:safe_|masked_)?softmax(?!_backward)")
 _AXIS = {
     "aten::index_select": 1,
+    "aten::gather": 1,
     "aten::scatter": 1,
     "aten::scatter_": 1,
     **dict.fromkeys(_SOFTMAX, 1),
@@ -496,6 +497,18 @@ def _sums(name: str, args: Sequence[Any], everything: tuple[int, ...]) -> Meanin
     return Meaning(Operator.SCATTER_ADD, everything, axis % rank if isinstance(axis, int) and rank else None)
 
 
+def _elements(axis: int | None, tensors: Sequence[Tensor]) -> Rows:
+    """What ``gather`` takes: single elements, with the positions of the indices on other axes, or slices along which these are expanded."""
+    table, indices = (*tensors, Tensor(()), Tensor(()))[:2]
+    rank, strides = len(table.shape), indices.strides or ()
+    sizes = [1] * rank
+    if axis is not None and rank == len(indices.shape) == len(strides):
+        for place, size in enumerate(table.shape):
+            if strides[place] == 0 and indices.shape[place] == size and place != axis % rank:
+                sizes[place] = size
+    return Rows(tuple(sizes), tuple(range(rank)) if axis is None or max(sizes, default=1) == 1 else (axis % rank,))
+
+
 def _gather(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meaning:
     """A gather; ``x[i, j]`` and ``x[mask]`` are other operators. Where the indices are not recorded, neither is the axis."""
     everything = tuple(range(len(tensors)))
@@ -503,9 +516,8 @@ def _gather(name: str, args: Sequence[Any], tensors: Sequence[Tensor]) -> Meanin
         return Meaning(Operator.GATHER, everything, _axis(name, args))
     if name == "aten::embedding":
         return Meaning(Operator.GATHER, everything, 0)
-    if name == "aten::gather":  # single elements, whose other positions are those of the indices
-        rank = len(next(iter(tensors), Tensor(())).shape)
-        return Meaning(Operator.GATHER, everything, Rows((1,) * rank, tuple(range(rank))))
+    if name == "aten::gather":
+        return Meaning(Operator.GATHER, everything, _elements(_axis(name, args), tensors))
     indices = args[1] if len(args) > 1 else None
     if not isinstance(indices, (list, tuple)):
         return Meaning(Operator.GATHER, everything)
