@@ -66,7 +66,7 @@ def lines(recording: Recording) -> Iterator[str]:
         words = f"{seconds(reason.time_s)} in {reason.gaps} gaps", reason.activity, reason.location, reason.cause
         yield f"idle {reason.kind}: {', '.join(filter(None, words))}{shares_text('step', reason.by_step)}"
     for note in recording.notes:
-        yield f"note {note}"
+        yield f"note {note.replace(f'{FOLDER}/', '')}"
 
 
 def op_lines(op: Op) -> Iterator[str]:

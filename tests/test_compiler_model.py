@@ -423,8 +423,7 @@ def test_the_training_step_moves_what_the_compiled_one_does() -> None:
     assert 0.95 < cost.known(HBM) / 46_693_453_308 < 1.05
 
 
-# What the compiled program moves beyond these rules, and how much of it they see, as the page says.
-PAGE = (DATA.parent.parent / "docs" / "fusion_report.md").read_text()
+# What the compiled program moves beyond these rules, and how much of it they see.
 DIFFERENT = {
     "attention_forward": (0.92, "heads are moved together for the library, which reads no batches that lie apart"),
     "decode": (0.15, "the caches were not donated: they are copied, and turned for the library and back"),
@@ -443,7 +442,6 @@ def test_programs_compiled_for_an_h200_move_what_the_estimate_says_or_differ_for
     ratio = float(estimate.known(HBM)) / float(compiled.known(HBM))
     if name in DIFFERENT:
         assert f"{ratio:.2f}" == f"{DIFFERENT[name][0]:.2f}"
-        assert f"| {ratio:.2f} |" in PAGE
     else:
         assert ratio == pytest.approx(1.0, abs=0.07)
 

@@ -34,7 +34,7 @@ def test_a_finding_has_what_it_saves_and_what_its_change_would_bring() -> None:
         Finding(kind="c", message=""),
     )
     assert words(report(findings=findings))["findings"] == [
-        ["Saves about 12 ms per step", "fuse all (roofline whatif): 20 ms to 10 ms predicted (9 ms to 12 ms)"],
+        ["Saves about 10 ms per step", "fuse all (roofline whatif): 20 ms to 10 ms predicted (9 ms to 12 ms)"],
         ["Saves about 30 ms per device", ""],
         ["", ""],
     ]
