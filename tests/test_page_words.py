@@ -1,10 +1,12 @@
 """The words of a page: what Python says of the report in it, and of two runs."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+import roofline as rl
 from roofline.comparison import compare
 from roofline.peak_memory import MemorySpace, PeakMemory
 from roofline.render.page.words import words_json
@@ -139,3 +141,10 @@ def test_without_measured_times_the_columns_are_those_of_minimum_times_and_costs
     assert not {"before_s", "after_s", "change_s", "speedup"} & set(found["columns"])
     (row,) = found["rows"]
     assert (row["floor_change_s"], row["before_flops"], row["after_flops"]) == (1.0, 10.0, 20.0)
+
+
+def test_a_predicted_step_has_its_interval_and_what_is_exposed() -> None:
+    found = words(rl.analyze(Path(__file__).parent / "data" / "tpu" / "hidden_gathers_v5e_2x2.hlo.gz", "v5e:2x2"))["figures"]
+    remarks = {word: remark for word, _, remark, _ in found}
+    assert remarks["Predicted"] == "not measured"
+    assert remarks["Exposed"].endswith("% of the time")

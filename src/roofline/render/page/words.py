@@ -56,7 +56,12 @@ def _stragglers(report: Report) -> dict[str, list[tuple[str, str]]]:
 
 def _figures(report: Report) -> list[tuple[str, str, str, str]]:
     """Key figures of the whole report: the word, the amount, a remark, and the key by which two reports' figures are paired."""
-    found, memory, cover = [], report.memory, report.coverage
+    found, memory, cover, predicted = [], report.memory, report.coverage, report.predicted
+    if predicted is not None and not report.changes:
+        low, high = (show(rounded(seconds, 3), "s") for seconds in (predicted.low_s, predicted.high_s))
+        exposed = sum(op.exposed_s for op in report.ops)
+        found.append(("Predicted", f"{low} to {high}", "not measured", "predicted"))
+        found.append(("Exposed", show(rounded(exposed, 3), "s"), f"{percent(exposed / predicted.time_s)} of the time", "exposed"))
     if memory:
         capacity = memory.capacity_bytes
         room = f"{percent(memory.peak_bytes / capacity)} of {show(capacity, 'B')}" if capacity else memory.method

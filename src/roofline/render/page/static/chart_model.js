@@ -100,7 +100,7 @@ function framed(report, state, machine, every, spots, dots = [], also = spots) {
   return {
     machine: machine.title, level: state.level, roofs, home, reach: around(home, extent(lines, spots)),
     timed: every.some((row) => row.time_s) || (!every.length && report.ops.some((op) => op.time_s)),
-    predicted: Boolean(report.changes?.length),
+    predicted: Boolean(report.changes?.length || report.predicted),
   };
 }
 

@@ -169,7 +169,7 @@ function figuresOf(report, { shown, totals, machine }, choice, fixed) {
     const ridge = machine.bestMatrix ? machine.ridge(machine.bestMatrix.resource) : null;
     found.push(["Arithmetic intensity", show(point.intensity, "FLOP/B"), ridge ? `ridge point ${show(ridge, "FLOP/B")}` : "", "intensity"]);
   }
-  const rate = report.changes?.length ? "predicted" : "achieved";
+  const rate = report.changes?.length || report.predicted ? "predicted" : "achieved";
   found.push(["Work", show(point?.flops ?? totals.flops, "FLOP"), point?.rate ? `${show(point.rate, "FLOP/s")} ${rate}` : "", "work"]);
   found.push(...fixed);
   found.push(["Operations", plain(shown.ops), shown.ops === totals.ops ? "" : `of ${plain(totals.ops)} shown`, "ops"]);
