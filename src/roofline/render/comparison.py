@@ -215,7 +215,8 @@ def together_text(kept: Kept) -> str:
         return "no finding is gone"
     interval = f" ({_seconds(kept.low_s)} to {_seconds(kept.high_s)})" if kept.low_s is not None and kept.high_s is not None else ""
     inside = {True: ", inside", False: ", outside", None: ""}[kept.holds]
-    off = f", {percent(abs(kept.error))} {'more' if kept.error < 0 else 'less'} than promised" if kept.error else ""
+    more = kept.after_s / kept.promised_s - 1 if kept.promised_s else 0.0
+    off = f", {percent(abs(more))} {'more' if more > 0 else 'less'} than promised" if more else ""
     return (
         f"per {kept.per}: {_seconds(kept.before_s)} before, promised {_seconds(kept.promised_s)}{interval}, "
         f"measured {_seconds(kept.after_s)}{inside}{off}"
