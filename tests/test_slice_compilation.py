@@ -181,9 +181,10 @@ def test_options_that_change_nothing_are_named(tmp_path: Path, monkeypatch: pyte
 
 THREE_SLICES = "v5e:2x2,v6e:2x2,v5p:2x2x1"
 COMPILES = """
-import sys
+import signal, sys
 from roofline.cli import main
 from roofline.cli.forms import slice_variants
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell leaves ignored in the background
 slice_variants.at_once = lambda: 2
 sys.exit(main(sys.argv[1:]))
 """
