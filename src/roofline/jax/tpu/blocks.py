@@ -131,12 +131,12 @@ def _configuration(config: dict[str, Any], made: Compilation, place: Slice) -> C
     low = time_s = high = moved = 0.0
     work: dict[str, float] = {}
     for op in recording.workload.ops:
-        found = bundles.get(op.name)
-        times = _times(op, found, machine.clock_hz, hbm)
+        schedule = bundles.get(op.name)
+        times = _times(op, schedule, machine.clock_hz, hbm)
         for part, seconds in times.items():
             parts[part] += seconds
         time_s += max(times.values())
-        low += max(op.count * found.always / machine.clock_hz if found else 0.0, times["matrix"], times["hbm"])
+        low += max(op.count * schedule.always / machine.clock_hz if schedule else 0.0, times["matrix"], times["hbm"])
         high += max(ABOVE * times["bundles"], times["matrix"], times["hbm"] / share)
         for resource, amount in op.cost.amounts:
             if resource.name == "hbm":

@@ -71,10 +71,10 @@ def _written_out(axes: OperandAxes, array: int, through: Collection[Operator]) -
 
 
 def _in_two(axes: OperandAxes, product: Node, array: int, factor: Factor, others: int) -> _Use | None:
-    graph, found = axes.graph, _written_out(axes, array, RENAMING)
-    if found is None or graph.arrays[array].bytes < _LEAST:
+    graph, written_out = axes.graph, _written_out(axes, array, RENAMING)
+    if written_out is None or graph.arrays[array].bytes < _LEAST:
         return None
-    writer, along = found
+    writer, along = written_out
     shape = graph.arrays[writer.gives[0]].shape
     summed, free = (graph.source_axes(array, places) for places in (factor.summed, factor.free))
     if summed & free:
@@ -95,15 +95,15 @@ def _in_two(axes: OperandAxes, product: Node, array: int, factor: Factor, others
 
 def _separable(axes: OperandAxes, convolution: Node) -> _Use | None:
     """A depthwise convolution whose windows are an outer product."""
-    graph, windows, found = axes.graph, convolution.params, _written_out(axes, convolution.takes[1], SPREADING)
-    if found is None or not isinstance(windows, Windows) or windows.channels[0] != 1:
+    graph, windows, written_out = axes.graph, convolution.params, _written_out(axes, convolution.takes[1], SPREADING)
+    if written_out is None or not isinstance(windows, Windows) or windows.channels[0] != 1:
         return None
-    sizes = [size for size in graph.arrays[found[0].gives[0]].shape if size > 1]
+    sizes = [size for size in graph.arrays[written_out[0].gives[0]].shape if size > 1]
     if sorted(sizes) != sorted(windows.sizes) or len(sizes) != 2 or sum(sizes) > WORTH * prod(sizes):
         return None
     share = sum(sizes) / prod(sizes)
     instead = _scaled(graph, convolution, share, 2 * graph.arrays[convolution.gives[0]].bytes)
-    return _Use(convolution, found[0], 1 / share, instead, Saves.GOOD_STREAM)
+    return _Use(convolution, written_out[0], 1 / share, instead, Saves.GOOD_STREAM)
 
 
 def _scaled(graph: Graph, product: Node, share: float, moved: float) -> Cost:
