@@ -1,14 +1,15 @@
 """Bundles of Pallas kernels: what they execute, by loops and predicates, and how long the matrix units are kept."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 import roofline as rl
+import tpu_compiler
 from roofline.blocks.pallas.bundles import read_bundles
 from roofline.errors import SourceError
+from roofline.jax.tpu import compiling
 from roofline.jax.tpu.blocks import bundles_of, reason
 
 # One bundle before a loop of 10 trips, which has four: a product on each unit, a branch that skips one, and the exit test.
@@ -58,8 +59,8 @@ def test_a_refusal_says_what_is_missing() -> None:
 
 
 @pytest.mark.tpu
-@pytest.mark.skipif("ROOFLINE_TPU_PYTHON" not in os.environ, reason="needs the TPU compiler")
-def test_blocks_of_a_product_are_ordered_by_their_schedule() -> None:
+def test_blocks_of_a_product_are_ordered_by_their_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(compiling.PYTHON_VARIABLE, str(tpu_compiler.PYTHON))
     pytest.importorskip("jax")
     import jax
     import jax.numpy as jnp
