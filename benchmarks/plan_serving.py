@@ -12,7 +12,7 @@ from pathlib import Path
 from roofline.errors import RooflineError
 from roofline.plan.catalogue import load_model
 from roofline.plan.chips import chips_of
-from roofline.plan.serving import INTERVAL, Replica, Server
+from roofline.plan.serving import GPU_ENGINES, Replica, Server
 from roofline.plan.words import FORMATS
 
 NAMES = {"deepseek-r1": "deepseek-v3", "qwen3-235b-a22b-fp8": "qwen3-235b"}
@@ -47,8 +47,9 @@ def main(path):
             f"{name:20s} {row['system']:9s} {row['backend']:7s} {format} tp{row['tp_size']} b{row['batch_size']} {row['isl']}/{row['osl']} "
             f"measured {measured * 1e3:.1f} predicted {served.tpot_s * 1e3:.1f} ms {errors[format][-1]:+.0%}; {parts}"
         )
+    low, high = GPU_ENGINES.interval
     for format, found in {**errors, "bf16 and fp8": errors.get("bf16", []) + errors.get("fp8", [])}.items():
-        within = sum(INTERVAL[0] <= 1 / (1 + error) <= INTERVAL[1] for error in found)
+        within = sum(low <= 1 / (1 + error) <= high for error in found)
         sizes = [abs(error) for error in found]
         figures = f"mean {statistics.mean(sizes):.1%}, median {statistics.median(sizes):.1%}, bias {statistics.mean(found):+.1%}"
         print(f"{format}: {len(found)} rows, {figures}; {within} within the interval")

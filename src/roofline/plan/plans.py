@@ -3,7 +3,8 @@
 The interval is that of models which the calibration had not seen, by kind of model; wider for a chip or a format without published steps.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from .run import Run
 from .step import Step
 from .times import Band, training_calibration
 
+Ranked = TypeVar("Ranked")
 EQUAL = 0.05  # plans this close to the best are not told apart
 UNSEEN = 1.15  # by which the interval widens for a chip, and for a format, without published steps (chips left out of the fit: -21 to +13%)
 DAY_S = parse("86400 s", "s")
@@ -139,9 +141,14 @@ class Plans(Struct, frozen=True, kw_only=True):
         return self.days(plan, tokens) * DAY_S / HOUR_S * self.chips * price
 
     def rank(self, number: int) -> Plan:
-        if not 1 <= number <= len(self.plans):
-            raise UsageError(f"plan {number}: there are plans 1 to {len(self.plans)}")
-        return self.plans[number - 1]
+        return ranked(self.plans, number)
+
+
+def ranked(plans: Sequence[Ranked], number: int) -> Ranked:
+    """The plan of a rank, from 1."""
+    if not 1 <= number <= len(plans):
+        raise UsageError(f"plan {number}: there are plans 1 to {len(plans)}")
+    return plans[number - 1]
 
 
 def kind_of(question: Question) -> str:

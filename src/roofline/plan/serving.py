@@ -2,10 +2,10 @@
 
     step    layers · (products + attention over the cache + all-reduces + small kernels) + head + host
     tpot    step + batch · prefill of one prompt / tokens of an answer: each sequence waits for the prefills of the others
-    batch   (0.9 · memory - weights - 4 GB) / (keys and values of a sequence)
+    batch   (usable memory - weights - what engines reserve) / (keys and values of a sequence)
 
-Operations are predicted one by one (`prediction/`), in CUDA graphs; nothing is fitted to end-to-end runs. Queues are not predicted: the
-first token comes after a prefill and the wait for it.
+Operations are predicted one by one (`prediction/`), in CUDA graphs or a compiled program; nothing is fitted to end-to-end runs. Queues are
+not predicted: the first token comes after a prefill and the wait for it.
 """
 
 from collections import defaultdict
@@ -24,14 +24,45 @@ from .times import single_ops
 from .transformer import Attention, Experts, Layer, Matrix, Model, StateSpace
 from .words import Format
 
-KERNEL_S = 2.5e-6  # a small kernel inside a CUDA graph, start to start (vLLM and TensorRT-LLM on H100)
 SMALL_DENSE, SMALL_EXPERTS = 8, 16  # norms, rotation, append, quantization, routing and sums of a layer
 HOST_S = 0.5e-3  # of a step: scheduling, sampling, detokenization
 ONE_SHOT_S, ONE_SHOT_RANK_S = 5e-6, 0.6e-6  # of the engines' own all-reduce through peers' memory, which beats NCCL's for a few tokens
-USABLE, RESERVED = 0.9, parse("4 GB", "B")  # of the memory, and what activations, graphs and libraries take of it
 KV_BYTES = {"bf16": 2.0, "fp8": 1.0}
 STATE_BYTES = 4.0  # of a state of a state-space layer: engines keep them in fp32
-INTERVAL = (0.72, 1.38)  # of measured over predicted: 80% of the public end-to-end rows
+
+
+class Engines(Struct, frozen=True, kw_only=True):
+    """How engines serve on a kind of chip: seconds of a small kernel, start to start, the share of the memory that they use, and what
+    activations, graphs and libraries take of that. ``interval`` is of measured over predicted, for the reason that ``evidence`` gives.
+    """
+
+    kernel_s: float
+    usable: float
+    reserved: float
+    interval: tuple[float, float]
+    evidence: str
+
+    def room(self, capacity: float, weights: float) -> float:
+        """Bytes that weights leave of a device's memory for keys and values."""
+        return self.usable * capacity - self.reserved - weights
+
+
+GPU_ENGINES = Engines(
+    kernel_s=2.5e-6,  # inside a CUDA graph (vLLM and TensorRT-LLM on H100)
+    usable=0.9,
+    reserved=parse("4 GB", "B"),
+    interval=(0.72, 1.38),
+    evidence="80% of public end-to-end rows: it held 13 of 16",
+)
+# Llama 3.1 8B on v6e (pytorch/xla #9376, vLLM: 32.9 ms with 31 sequences), Qwen3 32B in fp8 on v7x with 135 sequences (AI-Hypercomputer/
+# tpu-recipes @ 6374419, vLLM, three lengths): 1.06, 0.75, 1.01 and 0.94 of the predicted time
+TPU_ENGINES = Engines(
+    kernel_s=1.2e-6,  # the floor of an op of a compiled program (machines/calibrations/tpu.toml)
+    usable=0.98,  # as recipes of vLLM set it (AI-Hypercomputer/tpu-recipes, Trillium and Ironwood)
+    reserved=parse("1 GB", "B"),
+    interval=(0.6, 1.7),
+    evidence="wider than four public rows on v6e and v7x, 0.75 to 1.06 of the prediction: too few for a share that it holds",
+)
 
 
 class Replica(Struct, frozen=True, kw_only=True):
@@ -57,7 +88,8 @@ class Replica(Struct, frozen=True, kw_only=True):
 class Served(Struct, frozen=True, kw_only=True):
     """What a replica does: seconds of a prefill and per output token with an interval, throughput, memory, and the parts of a step.
 
-    ``most`` is the largest batch that fits; ``kv`` the bytes of keys and values of one sequence on a device.
+    ``most`` is the largest batch that fits; ``kv`` the bytes of keys and values of one sequence on a device. ``prefill_parts`` are those of
+    a prefill.
     """
 
     mesh: dict[str, int]
@@ -69,6 +101,7 @@ class Served(Struct, frozen=True, kw_only=True):
     high_s: float
     tokens_per_s_per_chip: float
     parts: dict[str, float]
+    prefill_parts: dict[str, float]
     weights: float
     kv: float
     most: int
@@ -80,7 +113,7 @@ class Server:
     def __init__(self, model: Model, chips: Chips) -> None:
         self.model, self.chips = model, chips
         self.single = single_ops(chips.machine)
-        self.bandwidth = chips.machine.rate("hbm")
+        self.engines = TPU_ENGINES if chips.is_tpu else GPU_ENGINES
 
     def pass_parts(self, replica: Replica, tokens: int, sequences: int, context: float, *, prefill: bool) -> dict[str, float]:
         """Seconds of one pass of ``tokens`` tokens of ``sequences`` sequences through all layers, by part."""
@@ -93,7 +126,7 @@ class Server:
             elif layer.mixer:
                 parts["attention"] += layer.count * self.scan(layer.mixer, replica, tokens, sequences)
             small = SMALL_EXPERTS if isinstance(layer.feed, Experts) else SMALL_DENSE
-            parts["kernels"] += layer.count * small * KERNEL_S
+            parts["kernels"] += layer.count * small * self.engines.kernel_s
             parts["exchange"] += layer.count * layer.blocks * self.all_reduce(replica, tokens)
         parts["head"] = self.single.product(sequences, self.model.hidden, self.model.vocabulary / replica.tensor, "bf16", 1)
         return dict(parts)
@@ -169,27 +202,31 @@ class Server:
 
     def serve(self, replica: Replica) -> Served:
         """What a replica does with a batch."""
-        prefill = sum(self.pass_parts(replica, replica.prompt, 1, replica.prompt, prefill=True).values())
+        prefill_parts = self.pass_parts(replica, replica.prompt, 1, replica.prompt, prefill=True)
+        prefill = sum(prefill_parts.values())
         parts = self.pass_parts(replica, replica.batch, replica.batch, replica.context, prefill=False)
         others = replica.batch * prefill / replica.answer
         parts |= {"host": HOST_S, "others' prefills": 0.0 if replica.apart else others}
         tpot = sum(parts.values())
         whole = tpot + others if replica.apart else tpot  # with the time of the replicas that prefill
         weights, kv = self.weights(replica), self.kv_bytes(replica)
-        room = USABLE * self.chips.capacity - RESERVED - weights
+        room = self.engines.room(self.chips.capacity, weights)
         if room < kv:
             what = f"{self.model.name} in {replica.format.name}"
-            raise UsageError(f"{what} does not fit {replica.tensor} x {self.chips.machine.chip_name}: take more chips")
+            raise UsageError(
+                f"{what} does not fit {replica.tensor} x {self.chips.machine.chip_name}: take more chips, or a narrower --format"
+            )
         return Served(
             mesh={"tp": replica.tensor, "data": self.chips.devices // replica.tensor},
             format=replica.format.name,
             batch=replica.batch,
             prefill_s=prefill,
             tpot_s=tpot,
-            low_s=INTERVAL[0] * tpot,
-            high_s=INTERVAL[1] * tpot,
+            low_s=self.engines.interval[0] * tpot,
+            high_s=self.engines.interval[1] * tpot,
             tokens_per_s_per_chip=replica.batch / whole / replica.tensor * self.chips.machine.devices,
             parts=parts,
+            prefill_parts=prefill_parts,
             weights=weights,
             kv=kv,
             most=int(room / kv),

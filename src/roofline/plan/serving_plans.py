@@ -14,8 +14,9 @@ from ..units import parse
 from .catalogue import load_model
 from .chips import Chips
 from .mesh import asked_mesh
+from .plans import ranked
 from .question import asked_chips, split_list, written
-from .serving import KV_BYTES, Replica, Served, Server
+from .serving import KV_BYTES, Engines, Replica, Served, Server
 from .words import FORMATS, word
 
 USUAL_PROMPT, USUAL_ANSWER = 1000, 1000
@@ -30,7 +31,8 @@ class ServingPlans(Struct, frozen=True, kw_only=True):
 
     ``objective`` bounds ``ttft`` (a prefill, without the queue) and ``tpot`` in seconds. ``requests_per_s`` is what all chips answer; with
     ``rate``, requests a second, ``chips_needed`` are those of the best split. ``prefill_share`` is how many of its replicas would
-    prefill if prefill and decode were apart, ``prefill_replicas`` how many do where they are (``split``).
+    prefill if prefill and decode were apart, ``prefill_replicas`` how many do where they are (``split``). ``capacity`` is that of a device;
+    ``engines`` are the constants of the kind of chip.
     """
 
     schema: Literal["roofline.plan/1"] = "roofline.plan/1"
@@ -50,11 +52,16 @@ class ServingPlans(Struct, frozen=True, kw_only=True):
     prefill_replicas: int | None
     plans: tuple[Served, ...]
     batches: tuple[Served, ...]
+    capacity: float
+    engines: Engines
     assumed: tuple[str, ...]
 
     @property
     def best(self) -> Served:
         return self.plans[0]
+
+    def rank(self, number: int) -> Served:
+        return ranked(self.plans, number)
 
     def meets(self, served: Served) -> bool:
         return meets(served, self.objective)
@@ -99,8 +106,6 @@ def find_serving(
     served_model = load_model(str(model))
     tokens_in, tokens_out = prompt or USUAL_PROMPT, answer or USUAL_ANSWER
     chips = asked_chips(chip, count, 1, domain, network)
-    if chips.is_tpu:
-        raise UsageError(f"{chips.machine.chip_name}: serving is planned for GPUs; its steps were compared with no TPU")
     word("--kv", kv, KV_BYTES)
     server, objective, (least, most) = Server(served_model, chips), asked_objective(slo), asked_batch(batch)
     if split and sorted(split_list(split)) != ["decode", "prefill"]:
@@ -146,6 +151,8 @@ def find_serving(
         prefill_replicas=prefills,
         plans=tuple(plans),
         batches=tuple(tables[top.mesh["tp"], top.format]),
+        capacity=chips.capacity,
+        engines=server.engines,
         assumed=(*(what for what, is_so in taken.items() if is_so), *served_model.notes, ALWAYS_ASSUMED),
     )
 

@@ -1,10 +1,12 @@
 """`roofline plan MODEL CHIP xN serve`: time per output token, throughput and memory of a model that is served."""
 
+import argparse
 from collections.abc import Sequence
 
-from ...plan.serving_plans import find_serving
+from ...plan.serving_plans import ServingPlans, find_serving
 from ...plan.words import FORMATS
-from ...render.plan.serving import serving_rows, serving_text
+from ...render.plan.serving import serving_explanation, serving_rows, serving_text
+from ...render.tables import Paper
 from ..options import PRICE, Parser, amount, at_least, output_options
 from ..output import emit
 
@@ -30,6 +32,7 @@ def parser() -> Parser:
     made.add_argument("--kv", default="bf16", metavar="NAME", help="format of keys and values: bf16 or fp8 (default bf16)")
     made.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of a million tokens")
     made.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
+    made.add_argument("--explain", type=at_least(1), metavar="RANK", help="every term of a plan, and its memory")
     output_options(made, figure=False)
     return made
 
@@ -52,5 +55,11 @@ def run(words: Sequence[str]) -> int:
         domain=args.domain,
     )
     price = amount("--price", args.price, PRICE)
-    emit(args, lambda page: serving_text(plans, page, price=price), plans, lambda: serving_rows(plans))
+    emit(args, lambda page: _text(args, plans, page, price), plans, lambda: serving_rows(plans))
     return 0
+
+
+def _text(args: argparse.Namespace, plans: ServingPlans, page: Paper, price: float | None) -> str:
+    if args.explain:
+        return serving_explanation(plans, args.explain, page, price=price)
+    return serving_text(plans, page, price=price)
