@@ -6,6 +6,7 @@ from pathlib import Path
 
 from every import every
 from roofline.analysis.expected_times import SLOW, SLOW_FUSION
+from roofline.analysis.findings import block_sizes as blocks_findings
 from roofline.analysis.findings import counted as counted_findings
 from roofline.analysis.findings import kernels as kernel_findings
 from roofline.analysis.findings import reachable
@@ -55,6 +56,7 @@ THRESHOLDS = [
     ("divergence", f"busy above {counted_findings.ISSUING:.0%}"),
     ("low-occupancy", f"at most {counted_findings.FEW_WARPS:.0%}"),
     ("low-occupancy", f"busy above {counted_findings.WAITING:.0%}"),
+    ("block-sizes", f"save at least {blocks_findings.LEAST:.0%}"),
     ("narrow-access", f"at most {counted_findings.NARROW} bytes"),
     ("narrow-access", f"busy above {counted_findings.WAITING:.0%}"),
     ("cache-traffic", f"at least {counted_findings.MORE_MOVED} times"),

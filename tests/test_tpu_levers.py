@@ -16,10 +16,10 @@ OF_GPUS = re.compile(
     r"ops\.gpu|chip has cores|more blocks than|vendor's|pinned|CUDA|shared memory",
     re.IGNORECASE,
 )
-# Hardware counters show these on NVIDIA GPUs alone; the rules of the groups are about GPUs, or about PyTorch.
+# Hardware counters and launches show these on NVIDIA GPUs alone; the rules of the groups are about GPUs, or about PyTorch.
 COUNTED = {
     "few-blocks", "uneven-blocks", "scattered-access", "bank-conflicts", "spilled-registers", "local-arrays", "contended-atomics",
-    "divergence", "low-occupancy", "narrow-access", "cache-traffic",
+    "divergence", "low-occupancy", "narrow-access", "cache-traffic", "block-sizes",
 }  # fmt: skip
 ELSEWHERE = {
     ("wide-format", "full fp32"), ("wide-format", "dequantized cache"), ("unused-results", "sampled"), ("layout-copies", "pages"),

@@ -367,6 +367,14 @@ class Step(Struct, frozen=True, kw_only=True):
 NO_COVERAGE = Coverage()
 
 
+class Block(Struct, frozen=True):
+    """What a block of a kernel takes of a GPU's core: threads, registers of a thread, and bytes of shared memory."""
+
+    threads: int
+    registers: int
+    shared: int
+
+
 class KernelUse(Struct, frozen=True):
     """A kernel that an operation of a profile launched: what counters of kernels are joined by.
 
@@ -374,7 +382,8 @@ class KernelUse(Struct, frozen=True):
     ``order`` any number that grows with the order of launches (an event's start); ``grid`` its blocks (``kernel_details``), if known;
     ``count`` how many launches this entry represents. Give one per event, or one for each kernel of an operation with the order of its
     first launch and the count of all: both join alike. For an operation that a step runs several times, with others in between, ``nth`` is
-    which of its launches of this kernel in a step it is. Memsets and copies may be among them; counters have none, so they match nothing.
+    which of its launches of this kernel in a step it is. ``block`` is what its blocks take of a core, if known. Memsets and copies may be
+    among them; counters have none, so they match nothing.
     """
 
     op_index: int
@@ -383,6 +392,7 @@ class KernelUse(Struct, frozen=True):
     grid: tuple[int, ...] | None = None
     count: int = 1
     nth: int = 0
+    block: Block | None = None
 
 
 # Causes of idle time that may be known beyond its kind: the host reads the length of a boolean mask, allocates or frees device memory,

@@ -64,7 +64,7 @@ def merge(parts: Iterable[Part], format: str) -> Recording:
         coverage=_coverage(ordered),
         kernels=tuple(
             [
-                KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count, launched.nth)
+                KernelUse(place, launched.kernel, launched.first_ps, launched.grid, launched.count, launched.nth, launched.block)
                 for place, (_, row) in enumerate(rows)
                 for launched in row.total.launched
             ]

@@ -13,7 +13,7 @@ from ..graph import Graph
 from ..operation import Operation
 from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
-from ..workload import AUTOTUNING, Array, Avoidable, Hardware
+from ..workload import AUTOTUNING, Array, Avoidable, Block, Hardware
 
 UNKNOWN = Cost.of({UNNAMED_WORK: None, HBM: None})  # the cost of an operation that cannot be priced
 NAME_LOST = "the damaged file lost the metadata that names its op"
@@ -86,13 +86,16 @@ class Share(Struct):
 
 
 class Launched(Struct, frozen=True):
-    """A kernel that an operation launches: its first start, its grid, how often it ran, and which launch of it in a step this is."""
+    """A kernel that an operation launches: its first start, its grid, how often it ran, which launch of it in a step this is, and what its
+    blocks take.
+    """
 
     kernel: str
     first_ps: int
     grid: tuple[int, ...] | None
     count: int
     nth: int = 0
+    block: Block | None = None
 
 
 class Tally(Struct):

@@ -20,14 +20,14 @@ from ..idle_time import waiting
 from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps
 from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
+from .block_sizes import block_sizes
 from .clock import Clock, clock_of
 from .collectives import collective_evidence
 from .evidence import LEVERS, Evidence
 from .idle import RECORDED_KERNEL_S, RECORDED_PROGRAM_S, Launching, idle_evidence, with_autotuning
-from .image_by_image import images_one_by_one
 from .joined import with_removed_launches, with_their_copies
 from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidence
-from .looped_calls import Loops, loops_of
+from .looped_calls import Loops, images_one_by_one, loops_of
 from .matrix_fill import fills_the_unit, matrix_fill
 from .offloaded import offloaded_tensors
 from .order import decisive_doubts, in_order, in_sequence
@@ -122,6 +122,8 @@ def _diagnosed(
     found = with_autotuning(found, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock)
     left = _without(left, {id for one in counted for id in one.ops})
+    uneven = block_sizes(op_times, left, recording, machine, clock)
+    left = _without(left, {id for one in uneven for id in one.ops})
     gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
     offloaded = offloaded_tensors(op_times, left, recording, machine, clock)
@@ -134,7 +136,7 @@ def _diagnosed(
     found = with_their_copies(found, kernels, idle, op_times, clock)
     if _is_launched_singly(recording):
         found = with_removed_launches(found, op_times, ids, clock)
-    return writer, [*found, *exchanged, *counted]
+    return writer, [*found, *exchanged, *counted, *uneven]
 
 
 def _predicted(

@@ -13,8 +13,8 @@ from ..op_times import OpTimes
 from .clock import Clock
 from .evidence import Evidence, Note, Saving
 from .idle import DISPATCH, SYNC, TRANSFER
-from .image_by_image import GROUP as IMAGES
 from .kernels import HOST_COPIES
+from .looped_calls import IMAGES
 from .offloaded import SAVED
 
 

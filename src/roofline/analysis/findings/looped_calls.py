@@ -1,5 +1,6 @@
 """Loops in Python around calls that one call could replace: a recurrent cell per time step, a network per sample of a batch, the update of
-each parameter, or any few operators again and again.
+each parameter, or any few operators again and again; and in PyTorch's own code, where cuDNN or MIOpen is not used, around the images of a
+convolution.
 """
 
 import re
@@ -8,6 +9,9 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..op_times import OpTimes, values_at
+from .clock import Clock
+from .evidence import Evidence, Saving
+from .reachable import reachable
 
 # The thresholds are choices: a model has fewer equal layers, or other ops between them.
 LEAST_CALLS = 8  # of a cell, or a convolution of one image, in a step
@@ -20,6 +24,9 @@ MANY_CALLS, FEW_OPS, MOST_LAUNCHES = 100, 8, 0.8  # at most so many ops, each ca
 _UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
 LEAST_UPDATES = 0.3  # of all launches (a choice: fusing fewer saves little)
 BY_TIME, BY_SAMPLE, BY_ITERATION = "time steps", "samples", "iterations"  # what the loop goes over: groups of words
+IMAGES = "images"  # the group of words about convolutions that run as several kernels for each image of a batch
+CONVOLUTION = "convolution"
+LEAST_IMAGES = 4  # libraries run a few kernels for a convolution: layouts, transforms, sums
 
 
 class Loops(Struct, frozen=True):
@@ -49,7 +56,7 @@ def _loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> str:
     names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("work_label")
     if any(names[id] in CELLS and _calls(op_times, id, steps) for id in ids):
         return BY_TIME
-    convolutions = [id for id in ids if op_times.category[id] == "convolution" and phases[id] == "forward"]
+    convolutions = [id for id in ids if op_times.category[id] == CONVOLUTION and phases[id] == "forward"]
     looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id]) and _calls(op_times, id, steps)]
     rows = [id for id in ids if phases[id] == "forward" and _ONE_ROW.match(labels[id])]
     by_row = any(_calls(op_times, id, steps, MANY_ROWS) for id in rows)
@@ -64,3 +71,22 @@ def _loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> str:
 
 def _calls(op_times: OpTimes, id: int, steps: int, least: int = LEAST_CALLS) -> bool:
     return op_times.ops[id].count >= least * max(steps, 1)
+
+
+def images_one_by_one(op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[Evidence]:
+    """The evidence of convolutions of one image after the other, with the time above that of good ones."""
+    apart = [id for id in ids if op_times.category[id] == CONVOLUTION and _images(op_times, id)]
+    saved_s = [max(op_times.spent_s[id] - op_times.floor_s[id] / reachable(CONVOLUTION, op_times.unit[id]), 0.0) for id in apart]
+    saved = Saving.of(apart, saved_s, clock)
+    if not apart or saved.steps_s < clock.notable_s:
+        return []
+    ordered = sorted(apart, key=lambda id: -op_times.spent_s[id])
+    facts = {"images": _images(op_times, ordered[0]), "kernels": op_times.launches[ordered[0]] / op_times.ops[ordered[0]].count}
+    return [Evidence(kind="low-batch", group=IMAGES, ops=tuple(ordered), saved=saved, facts=facts)]
+
+
+def _images(op_times: OpTimes, id: int) -> int:
+    """The images of a batch that has at least one kernel for each; 0 for other ops."""
+    op = op_times.ops[id]
+    images = next((shape[0] for shape in op.shapes if len(shape) > 2), 0)
+    return images if images >= LEAST_IMAGES and op_times.launches[id] >= images * op.count else 0

@@ -7,6 +7,7 @@ around it that has one is priced instead, together with everything launched insi
 import re
 from collections.abc import Sequence
 from itertools import islice, pairwise
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from ...dtypes import DType
 from ...formulas.network import Network
 from ...torch_prices import Call, Kernel, Priced, Tensor, has_price, has_users_price, price
 from ...torch_prices.inductor import COMPILED_KERNELS
+from ...workload import Block
 from .executions import Execution, Executions
 from .host import Host, Launches
 from .linking import Work
@@ -54,7 +56,7 @@ class Prices:
         self._host, self._work, self._network, self.world = host, work, network, world
         self.names: Sequence[Any] = list(columns.names)
         self._texts, self._extras = list(columns.arguments), list(columns.extras)
-        self._grids = [*map(_grid, columns.grids), None]  # the last is for `NONE`, which is -1
+        self._grids = [*map(_launch, columns.grids), (None, None)]  # the last is for `NONE`, which is -1
         self._args: dict[int, tuple[Any, ...]] = {NONE: ()}
         self._calls = Numbered()
         self.ops: list[PricedOp] = []
@@ -185,15 +187,26 @@ class Prices:
         name, kind, grid, moved = self._table[number]
         if moved == NONE and extra:
             moved = self._extras[extra - 1][3]
-        return Kernel(str(self.names[name]), self.grid(grid), None if moved == NONE else moved, _KINDS[kind])
+        return Kernel(str(self.names[name]), self.grid(grid)[0], None if moved == NONE else moved, _KINDS[kind])
 
     def kernel(self, event: int) -> tuple[int, ...]:
         """Name, kind, grid and bytes of an event, by their numbers."""
         return self._table[self._kernel_of[event]]
 
-    def grid(self, number: int) -> tuple[int, ...] | None:
-        """A grid by its number."""
+    def grid(self, number: int) -> tuple[tuple[int, ...] | None, Block | None]:
+        """A grid and what its blocks take, by its number."""
         return self._grids[number]
+
+
+def _launch(text: bytes) -> tuple[tuple[int, ...] | None, Block | None]:
+    """A grid and what its blocks take, from their texts in a trace; ``None`` if they are invalid or not there.
+
+    >>> _launch(b"[16, 8, 1]\\0[128, 1, 1]\\0" b"40\\0" b"0")
+    ((16, 8, 1), Block(threads=128, registers=40, shared=0))
+    """
+    grid, threads, *needs = map(_grid, text.split(b"\0"))
+    known = [number for number in needs if number]
+    return grid, Block(prod(threads), *(number[0] for number in known)) if threads and len(known) == 2 else None
 
 
 def _grid(text: bytes) -> tuple[int, ...] | None:

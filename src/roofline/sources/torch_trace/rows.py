@@ -78,8 +78,9 @@ class Row(Struct):
     def launched(self, prices: Prices) -> list[Launched]:
         """The kernels of the row, with counts over all executions."""
         return [
-            Launched(str(prices.names[name]), first * PS, prices.grid(grid), count, nth)
+            Launched(str(prices.names[name]), first * PS, blocks, count, nth, block)
             for (name, grid, nth), (first, count) in self.kernels.items()
+            for blocks, block in [prices.grid(grid)]
         ]
 
 

@@ -277,7 +277,7 @@ class _Device:
             kernels=sum([key.count for key in keys]),
             time_ps=raw - hidden,
             self_ps=sum([key.self_ps for key in keys]),
-            launched=[Launched(key.kernel, key.first_ps, key.grid, key.count) for key in keys],
+            launched=[Launched(key.kernel, key.first_ps, key.grid, key.count, block=key.block) for key in keys],
         )
         steps: dict[Mark, list[tuple[Key, int]]] = {}
         times: dict[Mark, int] = {}

@@ -7,6 +7,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...resource import HBM, PCIE, Resource
+from ...workload import Block
 from .scan import Buckets, Line, Plane, Totals, TotalsOf
 from .tables import Steps
 
@@ -19,6 +20,7 @@ _NOT_STREAMS = re.compile(r"Steps|Launch Stats|XLA (Modules|Ops)\b.*|Framework .
 _NOT_WORK = re.compile(r"MemoryAlloc|MemoryFree|MemoryResidency|UnifiedMemory|Overhead|BUFFER_FLUSH|CudaGraph\b.*")
 _SIZE = re.compile(r"\b(?:size|num_bytes):(\d+)")
 _GRID = re.compile(r"\bgrid:(\d+),(\d+),(\d+)")
+_BLOCK = re.compile(r"\bregs:(\d+) static_shared:(\d+) dynamic_shared:(\d+) .*\bblock:(\d+),(\d+),(\d+)")
 _KINDS = re.compile(r"kind_src:(\S+) kind_dst:(\S+)")
 _NODE_BITS, _NODE_MASK = 32, 0xFFFF_FFFF  # a node's id is its graph's id and its index there
 
@@ -64,6 +66,14 @@ class Key(Struct, frozen=True, kw_only=True, eq=False):
         """The blocks of its launch."""
         found = _GRID.search(self.details)
         return None if found is None else tuple(map(int, found.groups()))
+
+    @property
+    def block(self) -> Block | None:
+        """What each of these blocks takes of a core."""
+        if (found := _BLOCK.search(self.details)) is None:
+            return None
+        registers, static, dynamic, x, y, z = map(int, found.groups())
+        return Block(x * y * z, registers, static + dynamic)
 
     @property
     def is_copy(self) -> bool:

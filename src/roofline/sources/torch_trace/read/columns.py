@@ -230,7 +230,7 @@ class Columns:
                 numbered[
                     names[event.name],
                     kind,
-                    NONE if args.grid is none else grids[bytes(args.grid)],
+                    NONE if args.grid is none else grids[_JOIN((args.grid, args.block, args.registers, args.shared))],
                     NONE if kind == KERNEL else _integer(args.bytes, args.size),
                 ]
                 for event, args in zip(events, arguments, strict=True)

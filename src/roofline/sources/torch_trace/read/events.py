@@ -28,7 +28,10 @@ class Args(Struct, gc=False):
     device: Integer | None = None
     stream: Scalar = None
     correlation: Integer | None = None
+    registers: Raw = field(name="registers per thread", default=ABSENT)
+    shared: Raw = field(name="shared memory", default=ABSENT)
     grid: Raw = ABSENT
+    block: Raw = ABSENT
     bytes: Whole = None
     size: Whole = None
     kind: Scalar = None
