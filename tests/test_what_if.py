@@ -35,6 +35,7 @@ from roofline.plan.chips import chips_of
 from roofline.plan.times import training_calibration
 from roofline.prediction import Prediction, predict
 from roofline.report import Expected, Point, Report
+from roofline.units import show
 from roofline.workload import Array, Device, IdleReason, Op, ProgramGraph, Recording, Share, Step, Workload
 from torch_writer import TorchTrace
 
@@ -488,6 +489,20 @@ def test_a_batch_over_devices_adds_up_its_gradients() -> None:
         assert op.expected.time_s == pytest.approx(shown * 2 * h200.gather(moved, 1, 4) * op.count, rel=2e-3)
     with pytest.raises(UsageError, match="cannot be spread"):
         what_if(TRAIN, "shard batch=8")
+
+
+def test_a_batch_over_devices_may_leave_each_a_part_of_the_optimizer(tmp_path: Path) -> None:
+    # Momentum of 1,048,576 numbers beside the weights: a quarter of its 4 MiB each, in the same scatter and gather
+    file = tmp_path / "step.hlo"
+    file.write_text(program_text("what_if/momentum.hlo"))
+    report = what_if(file, "shard batch=4", "h100")
+    assert report.memory
+    (note,) = [note for note in report.input.notes if "optimizer" in note]
+    peaks = report.memory.peak_bytes, report.memory.peak_bytes - 3 * 2**20
+    assert note == (
+        f"shard batch=4: every device keeps the optimizer's whole state, {show(peaks[0], 'B')} at the peak; with a part on each, as plans "
+        f"count it, {show(peaks[1], 'B')}"
+    )
 
 
 JOINED = program_text("what_if/joined.hlo")

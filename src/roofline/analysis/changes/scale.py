@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from ...cost import NOTHING, Cost
 from ...errors import SourceError, UsageError, did_you_mean
 from ...hlo.ir.module import HloModule
+from ...hlo.memory.owners import OPTIMIZER
 from ...hlo.price.types import Site
 from ...hlo.review.kernels import Product as Found
 from ...hlo.scaling.batch_of_one import Data
@@ -22,7 +23,7 @@ from ...plan.exchanges import gradients_shown
 from ...plan.times import training_calibration
 from ...resource import SCALE_UP
 from ...sources.programs import most_memory
-from ...units import number_of, percent
+from ...units import number_of, percent, show
 from .change_words import Words
 from .single_rows import parts_of, split_product
 from .split_depths import add_up_fewer, cost_of, with_fewer_parts
@@ -123,6 +124,8 @@ def shard(state: State, words: Words) -> None:
             sums.append((op, found.result.shape.bytes))
     _grown(state, program, dimension, Fraction(1, devices))
     state.memory = _memory(state)
+    if state.memory and not _splits_weights(dimension) and (note := _with_parts_of_the_optimizer(state.memory, devices)):
+        state.notes.append(f"shard {name}={devices}: {note}")
     if not link:
         state.notes.append(f"shard {name}={devices}: {state.after_machine.name} has no known link, so its exchanges are left out")
         return
@@ -138,10 +141,25 @@ def shard(state: State, words: Words) -> None:
     state.notes.append(f"shard {name}={devices}: one of {devices} devices, {exchanges}")
 
 
+def _with_parts_of_the_optimizer(memory: PeakMemory, devices: int) -> str:
+    """What the peak is where each device owns a part of the optimizer's state, as in plans, which takes the same scatter and gather."""
+    less = sum(owner.bytes for owner in memory.owners if owner.owner == OPTIMIZER) * (devices - 1) // devices
+    if not less:
+        return ""
+    return (
+        f"every device keeps the optimizer's whole state, {show(memory.peak_bytes, 'B')} at the peak; with a part on each, as plans "
+        f"count it, {show(memory.peak_bytes - less, 'B')}"
+    )
+
+
+def _splits_weights(dimension: Dimension) -> bool:
+    return any(array.is_weight for array, _ in dimension.inputs)
+
+
 def _shown(state: State, dimension: Dimension, whole: float, devices: int) -> float:
     """The share of all-reduces that nothing hides: of gradients where no weight is split, else between the halves of a layer."""
     values = training_calibration().values
-    if any(array.is_weight for array, _ in dimension.inputs):
+    if _splits_weights(dimension):
         return 1 - values["overlap.tensor"]
     beside = sum(op.time_s or 0.0 for op in state.recording.workload) / devices
     return gradients_shown(whole, beside, values) / whole if whole else 1.0
