@@ -11,7 +11,8 @@ from roofline.analysis import analyze
 from roofline.hlo.fusion.compiler_model import fuse
 from roofline.hlo.fusion.copies import with_copies
 from roofline.hlo.ir.module import HloModule
-from roofline.hlo.memory.peak import peak_memory
+from roofline.hlo.memory.owners import owners_of
+from roofline.hlo.memory.peak import live_bytes, peak_memory
 from roofline.hlo.price.program import program
 from roofline.hlo.read import parse
 from roofline.machine import Capacity, Machine
@@ -78,6 +79,67 @@ def test_elementwise_work_writes_over_an_operand_that_nothing_else_needs() -> No
     """
     assert peak(body.format(last="cosine(b)")).temporaries == 2 * KB
     assert peak(body.format(last="add(a, b)")).temporaries == 4 * KB
+
+
+def test_the_memory_in_use_follows_the_program() -> None:
+    # Arguments and results throughout; a and its copy in reverse while that is made, then the loop's two arrays at a time, twice at most
+    loop = """
+body {
+  p = (s32[], f32[256]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  v = f32[256] get-tuple-element(p), index=1
+  inner = f32[256] reverse(v), dimensions={0}
+  outer = f32[256] reverse(inner), dimensions={0}
+  one = s32[] constant(1)
+  next = s32[] add(i, one)
+  ROOT t = (s32[], f32[256]) tuple(next, outer)
+}
+condition {
+  p = (s32[], f32[256]) parameter(0)
+  i = s32[] get-tuple-element(p), index=0
+  ten = s32[] constant(10)
+  ROOT less = pred[] compare(i, ten), direction=LT
+}"""
+    text = """
+  x = f32[256] parameter(0)
+  zero = s32[] constant(0)
+  a = f32[256] reverse(x), dimensions={0}
+  start = (s32[], f32[256]) tuple(zero, a)
+  done = (s32[], f32[256]) while(start), condition=condition, body=body
+  ROOT r = f32[256] get-tuple-element(done), index=1"""
+    program = module(text, others=loop)
+    memory = peak_memory(program, "gpu")
+    assert memory
+    live = live_bytes(program, "gpu", memory)
+    assert max(live.values()) == memory.peak_bytes
+    assert live["inner"] == live["a"] + KB + 4  # a trip holds one array more than its result, and the counter
+    assert live["x"] < live["inner"]
+
+
+def test_activations_are_told_by_layer() -> None:
+    # What a forward pass makes and its backward pass uses: 1 KB of each of two layers
+    memory = peak("""
+        x = f32[256] parameter(0), metadata={op_name="x"}
+        a = f32[256] reverse(x), dimensions={0}, metadata={op_name="jit(f)/jvp(layer0)/mlp/rev"}
+        b = f32[256] reverse(a), dimensions={0}, metadata={op_name="jit(f)/jvp(layer1)/mlp/rev"}
+        c = f32[256] reverse(b), dimensions={0}, metadata={op_name="jit(f)/transpose(jvp(layer1))/mlp/rev"}
+        d = f32[256] divide(c, b), metadata={op_name="jit(f)/transpose(jvp(layer1))/mlp/div"}
+        ROOT e = f32[256] divide(d, a), metadata={op_name="jit(f)/transpose(jvp(layer0))/mlp/div"}""")
+    (activations,) = [row for row in memory.owners if row.owner == "activations"]
+    assert {(layer.layer, layer.bytes) for layer in activations.layers} == {("layer0", KB), ("layer1", KB)}
+
+
+def test_an_argument_and_its_next_value_have_one_shape_over_all_devices() -> None:
+    # Two arguments of as much on each of four devices: the second is of 1,024 over all of them, as the result is, the first is whole
+    text = """
+        whole = f32[256] parameter(0), sharding={replicated}
+        divided = f32[256] parameter(1), sharding={devices=[4]<=[4]}
+        ROOT r = f32[256] add(whole, divided)"""
+    owners = {divided: owners_of(replace(module(text), result_sharding=sharding)) for divided, sharding in PARTITIONED.items()}
+    assert owners == {True: {"whole": "inputs", "divided": "state"}, False: {"whole": "state", "divided": "inputs"}}
+
+
+PARTITIONED = {True: "{devices=[4]<=[4]}", False: "{replicated}"}
 
 
 def test_tuples_and_bitcasts_are_names() -> None:

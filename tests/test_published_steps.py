@@ -6,6 +6,7 @@ import pytest
 
 import roofline as rl
 from roofline.cli import main
+from roofline.render.program_facts import program_facts
 
 DATA = Path(__file__).parent / "data" / "tpu" / "steps"
 # The program, its slice, the published step in seconds, and the peak of HBM that the compiler states. README.md there has the sources.
@@ -51,3 +52,18 @@ def test_the_memory_of_a_step_is_told_by_what_it_is_for() -> None:
     assert by_owner["optimizer"] == 2 * by_owner["weights"]  # two moments
     assert by_owner["gradients"] == pytest.approx(by_owner["weights"], rel=0.02)  # those of layers; both in float32
     assert sum(by_owner.values()) - by_owner["gaps"] == memory.peak_bytes
+    (layers,) = [layer for row in memory.owners for layer in row.layers if layer.layers > 1]
+    assert (layers.layers, layers.bytes) == (32, by_owner["activations"])
+
+
+def test_the_memory_of_a_step_has_a_course() -> None:
+    report = rl.analyze(DATA / "decoder_32b_v5e_16x16.hlo.gz", "v5e:16x16")
+    assert report.memory is not None
+    assert report.predicted is not None
+    course = report.memory.over_step
+    assert max(moment.bytes for moment in course) == report.memory.peak_bytes
+    assert course[0].bytes < 0.7 * report.memory.peak_bytes  # the stacks of gradients come after the forward pass
+    assert [moment.begin_s for moment in course] == sorted(moment.begin_s for moment in course)
+    assert len(course) == 100
+    assert course[-1].begin_s == pytest.approx(0.99 * report.predicted.time_s)
+    assert "over step" in dict(program_facts(report))

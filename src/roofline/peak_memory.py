@@ -49,16 +49,30 @@ class LiveScope(Struct, frozen=True, kw_only=True):
     buffers: int
 
 
+class LiveLayer(Struct, frozen=True, kw_only=True):
+    """The activations of a layer, by its scope, or of so many ``layers`` of a loop, which have as much each."""
+
+    layer: str
+    bytes: int
+    layers: int = 1
+
+
 class LiveOwner(Struct, frozen=True, kw_only=True):
     """The arrays live at the peak that are for one purpose: ``weights``, ``optimizer``, ``activations``, …; their bytes and how many.
 
-    ``padding`` is what the layouts add to the arrays' elements.
+    ``padding`` is what the layouts add to the arrays' elements; ``layers`` are the activations by layer.
     """
 
     owner: str
     bytes: int
     buffers: int
     padding: int = 0
+    layers: tuple[LiveLayer, ...] = ()
+
+    def divided(self, devices: int) -> "LiveOwner":
+        """One device's share."""
+        layers = tuple(replace(layer, bytes=layer.bytes // devices) for layer in self.layers)
+        return replace(self, bytes=self.bytes // devices, padding=self.padding // devices, layers=layers)
 
 
 class MemorySpace(Struct, frozen=True, kw_only=True):
@@ -78,6 +92,14 @@ class MemorySpace(Struct, frozen=True, kw_only=True):
     largest: tuple[LiveBuffer, ...] = ()
 
 
+class LiveMoment(Struct, frozen=True, kw_only=True):
+    """The most main memory that is in use in one part of a step: when the part begins, its bytes, and the op that runs then."""
+
+    begin_s: float
+    bytes: int
+    op: int
+
+
 class PeakMemory(Struct, frozen=True, kw_only=True):
     """The peak memory of a program on one device, in bytes, and what it consists of.
 
@@ -87,6 +109,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     without a schedule, where a compiler's order may need more or less. ``at_peak`` is what is live then by scope, ``owners`` by purpose,
     ``largest`` its largest arrays. For a profile it is ``allocations in the profile``: only the peak is known, and ``reserved`` is the most
     memory that the framework's allocator reserved. It is that of main memory; ``spaces`` are the peaks of a TPU's small memories.
+    ``over_step`` is its course in equal parts of the step, of a program whose schedule was played.
     """
 
     program: str = ""
@@ -104,6 +127,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
     largest: tuple[LiveBuffer, ...] = ()
     reserved: int | None = None
     spaces: tuple[MemorySpace, ...] = ()
+    over_step: tuple[LiveMoment, ...] = ()
 
     @property
     def is_estimate(self) -> bool:
@@ -133,7 +157,7 @@ class PeakMemory(Struct, frozen=True, kw_only=True):
             peak_bytes=self.peak_bytes // devices,
             allocated_bytes=None if self.allocated_bytes is None else self.allocated_bytes // devices,
             at_peak=tuple(replace(live, bytes=live.bytes // devices) for live in self.at_peak),
-            owners=tuple(replace(live, bytes=live.bytes // devices, padding=live.padding // devices) for live in self.owners),
+            owners=tuple(live.divided(devices) for live in self.owners),
             largest=tuple(replace(live, bytes=live.bytes // devices) for live in self.largest),
             **kinds,
         )

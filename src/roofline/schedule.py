@@ -6,10 +6,11 @@ schedule does not know what they are. Played on a machine, a schedule gives the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 Act = Literal["runs", "starts", "awaits"]
 
@@ -31,17 +32,20 @@ class Loop(Struct, frozen=True):
 class Schedule(Struct, frozen=True):
     """The turns of a program in order, on each of its ``devices``.
 
-    ``unsure`` are the loops of which one trip is taken because their number is not known.
+    ``unsure`` are the loops of which one trip is taken because their number is not known; ``live`` is the main memory in use while an op
+    runs, in bytes, where it is known.
     """
 
     program: str
     turns: tuple[Turn | Loop, ...]
     unsure: tuple[str, ...] = ()
     devices: int = 1
+    live: Mapping[int, int] = {}
 
     def moved(self, places: int) -> Schedule:
         """The same with the ops so many places further on."""
-        return Schedule(self.program, _moved(self.turns, places), self.unsure, self.devices) if places else self
+        live = {op + places: size for op, size in self.live.items()}
+        return replace(self, turns=_moved(self.turns, places), live=live) if places else self
 
 
 def _moved(turns: tuple[Turn | Loop, ...], places: int) -> tuple[Turn | Loop, ...]:

@@ -166,7 +166,8 @@ def timed(recording: Recording, machine: Machine) -> Recording:
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     done = outcome(state, before)
     after = _replayed(before, done.after, state) if before.schedules else done.after
-    report = assemble(replace(after, kernels=(), memory=state.memory), state.after_machine)
+    memory = state.memory and replace(state.memory, over_step=())  # the course of the program before the changes
+    report = assemble(replace(after, kernels=(), memory=memory), state.after_machine)
     old = assemble(replace(before, kernels=()), state.machine)
     was = {op.id: op for op in old.ops}
     ops = tuple(_op(op, was.get(op.id), done.changed.get(op.id)) for op in report.ops)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence, Set
 from itertools import chain
 
-from ..peak_memory import PeakMemory
+from ..peak_memory import LiveLayer, LiveOwner, PeakMemory
 from ..quantities import known_flops
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
@@ -12,6 +12,8 @@ from ..units import approximate, number_of, parse, percent, plain, show
 from .time_bar import SHOWN
 
 LEAST_SPACE = parse("1 MB", "B")  # of a small memory that is told in a terminal; the report has all
+BARS, LEVELS = 50, "▁▂▃▄▅▆▇█"  # of the course of the memory over a step
+LAYERS = 3  # with the most activations
 AT_PEAK = 4  # scopes named in a terminal; the report has them all
 OVERLAPPING = 1.05  # times the busy time: a larger sum of op times gets a note
 WHOLE = 0.995  # shares above it are shown as 100%
@@ -36,6 +38,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
         ("memory", _memory(report.memory)),
         ("for", _owners(report.memory)),
         ("at peak", _at_peak(report.memory)),
+        ("over step", _over_step(report)),
         *_spaces(report.memory),
         ("counters", _hardware(report)),
         ("stalled", f"{percent(stalled)} of busy time by DMA, waiting for asynchronous copies" if stalled > SHOWN else ""),
@@ -170,9 +173,25 @@ def _owners(memory: PeakMemory | None) -> str:
     """What the memory is for at the peak, and what layouts pad."""
     rows = [row for row in memory.owners if row.bytes * 100 >= memory.peak_bytes] if memory else []
     padding = sum(row.padding for row in memory.owners) if memory else 0
-    parts = [f"{row.owner} {show(row.bytes, 'B')}" for row in rows]
+    parts = [f"{row.owner} {show(row.bytes, 'B')}{_by_layer(row)}" for row in rows]
     parts += [f"of that {show(padding, 'B')} is padding of layouts"] if memory and padding * 100 >= memory.peak_bytes else []
     return ", ".join(parts)
+
+
+def _by_layer(owner: LiveOwner) -> str:
+    """The activations of each layer, in parentheses."""
+    layers = [layer for layer in owner.layers if layer.bytes * 100 >= owner.bytes]
+    if not any(layer.layers > 1 or layer.layer for layer in layers):
+        return ""
+    told = [_of_layer(layer) for layer in layers[:LAYERS]]
+    more = [f"{len(layers) - LAYERS:,} more"] if len(layers) > LAYERS else []
+    return f" ({', '.join([*told, *more])})"
+
+
+def _of_layer(layer: LiveLayer) -> str:
+    if layer.layers > 1:
+        return f"{show(layer.bytes / layer.layers, 'B')} in each of {layer.layers:,} layers"
+    return f"{layer.layer or 'no scope'} {show(layer.bytes, 'B')}"
 
 
 def _at_peak(memory: PeakMemory | None) -> str:
@@ -184,6 +203,20 @@ def _at_peak(memory: PeakMemory | None) -> str:
     scopes += [f"{len(rows) - AT_PEAK:,} more"] if len(rows) > AT_PEAK else []
     largest = next((one for one in memory.largest if one.kind == "temporary"), None)
     return ", ".join(scopes) + (f"; largest {largest.name} {largest.shape}, {show(largest.bytes, 'B')}" if largest else "")
+
+
+def _over_step(report: Report) -> str:
+    """The course of the memory over a step that was played, as a row of bars, and what it is at first, at the most and at last."""
+    course = report.memory.over_step if report.memory else ()
+    if not course or not (most := max(course, key=lambda moment: moment.bytes)).bytes:
+        return ""
+    width = -(-len(course) // BARS)
+    parts = [max(moment.bytes for moment in course[first : first + width]) for first in range(0, len(course), width)]
+    bars = "".join(LEVELS[min(round(len(LEVELS) * size / most.bytes), len(LEVELS)) - 1] if size else " " for size in parts)
+    op = next((op for op in report.ops if op.id == most.op), None)
+    during = f" during {op.label or op.name}" if op else ""
+    first, last = (show(course[place].bytes, "B") for place in (0, -1))
+    return f"{bars} {first} at first, most {percent(most.begin_s / (course[-1].begin_s or 1))} into the step{during}, {last} at last"
 
 
 def _spaces(memory: PeakMemory | None) -> Iterator[tuple[str, str]]:

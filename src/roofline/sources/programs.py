@@ -8,6 +8,8 @@ accelerator, after the CPU compiler's changes have been undone.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..errors import UsageError, did_you_mean
 from ..hlo.fusion.compiler_model import fuse
 from ..hlo.fusion.copies import with_copies
@@ -16,7 +18,7 @@ from ..hlo.fusion.reduce_scatters import with_reduce_scatters
 from ..hlo.ir.module import HloModule
 from ..hlo.ir.platforms import Platform, detect_platform, named_platform, platform_of
 from ..hlo.memory.large_constants import large_constants_note
-from ..hlo.memory.peak import peak_memory
+from ..hlo.memory.peak import live_bytes, peak_memory
 from ..hlo.partition.one_device import devices_of, is_written_for_one_device, partitioned, shared_evenly
 from ..hlo.price.collectives import Network, network_of, slice_note
 from ..hlo.price.pricing import even_share
@@ -70,7 +72,7 @@ def read(
     ops: list[Op] = []
     graphs: list[ProgramGraph] = []
     schedules: list[Schedule] = []
-    priced: list[tuple[HloModule, Platform]] = []
+    peaks: list[PeakMemory] = []
     modules = list(read_modules(path))
     if trips:
         check_trips(trips, loop_names(modules))
@@ -79,17 +81,22 @@ def read(
         ready, platform, note = prepared(module, machine)
         review = Review.of(ready, platform, link=network(machine) if machine else None, trips=trips)
         graph, schedule = review.graph(), review.schedule()
+        peak = _peak(ready, platform)
+        if schedule is not None and peak is not None:
+            live = live_bytes(ready, platform, peak)
+            names = enumerate(op.name for op in review.workload().ops)
+            schedule = replace(schedule, live={number: live[name] for number, name in names if name in live})
         schedules += [] if schedule is None else [schedule.moved(len(ops))]
         graphs += [] if graph is None else [graph.moved(len(ops))]
         ops += review.workload().ops
         notes += [*note, *filter(None, [large_constants_note(module), slice_note(module, machine)]), *review.notes]
-        priced.append((ready, platform))
+        peaks += [] if peak is None else [peak]
     return Recording(
         workload=Workload(tuple(ops)),
         format="hlo",
         files=(str(path),),
         devices=devices,
-        memory=most_memory(priced),
+        memory=_highest(peaks),
         graphs=tuple(graphs),
         schedules=tuple(schedules) if len(schedules) == len(modules) else (),
         notes=tuple(notes),
@@ -106,12 +113,17 @@ def target_machine(path: Path, modules: Iterable[HloModule], target: Target | No
 
 def most_memory(programs: Iterable[tuple[HloModule, Platform]]) -> PeakMemory | None:
     """The highest peak memory of these programs, on one device."""
-    peaks: list[PeakMemory] = []
-    for module, platform in programs:
-        peak = peak_memory(module, platform)
-        devices = even_share(module.entry_computation[0])  # the program has no shardings: an even split is assumed
-        peaks += [peak.divided(devices)] if peak else []
-    return max(peaks, key=lambda one: one.peak_bytes, default=None)
+    return _highest(filter(None, (_peak(module, platform) for module, platform in programs)))
+
+
+def _highest(peaks: Iterable[PeakMemory]) -> PeakMemory | None:
+    return max(peaks, key=lambda peak: peak.peak_bytes, default=None)
+
+
+def _peak(module: HloModule, platform: Platform) -> PeakMemory | None:
+    """The peak memory of a program on one device: an even split is assumed where it has no shardings."""
+    peak = peak_memory(module, platform)
+    return peak.divided(even_share(module.entry_computation[0])) if peak else None
 
 
 def loop_names(modules: Iterable[HloModule]) -> list[str]:

@@ -1,12 +1,15 @@
-"""The timeline of a program that was played: the ops of the core in a thousand buckets, the trips of loops spread out."""
+"""The timeline of a program that was played: the ops of the core in a thousand buckets, the trips of loops spread out; and its memory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from ...peak_memory import LiveMoment
+from ...schedule import Schedule
 from ...timeline import Played, Repeat, Stretch
 from ...workload import Lane
 
 BUCKETS = 1_000
 MOST_OPS = 8  # listed in each bucket
+MOMENTS = 100  # of the course of memory
 FINE = 4  # trips in a bucket from which on they are spread evenly
 
 
@@ -21,6 +24,32 @@ def lane_of(played: Sequence[Played], step: int) -> tuple[Lane, ...]:
         buckets.add(one.stretches, begin)
         begin += one.time_s
     return (buckets.lane(step),)
+
+
+def memory_over_step(schedules: Sequence[Schedule], played: Sequence[Played]) -> tuple[LiveMoment, ...]:
+    """The most main memory that is in use in each of a hundred equal parts of the step."""
+    total = sum(run.time_s for run in played)
+    if not total or not all(schedule.live for schedule in schedules):
+        return ()
+    most: list[tuple[int, int]] = [(0, 0)] * MOMENTS
+    begin = 0.0
+    for schedule, run in zip(schedules, played, strict=True):
+        for op, begin_s, end_s in _whole(run.stretches):
+            first, last = (min(int(MOMENTS * (begin + at) / total), MOMENTS - 1) for at in (begin_s, end_s))
+            for part in range(first, last + 1):
+                most[part] = max(most[part], (schedule.live.get(op, 0), op))
+        begin += run.time_s
+    return tuple(LiveMoment(begin_s=part * total / MOMENTS, bytes=size, op=op) for part, (size, op) in enumerate(most))
+
+
+def _whole(stretches: Sequence[Stretch | Repeat]) -> Iterator[tuple[int, float, float]]:
+    """Each op with the begin and end of its stretch; one in a loop with those of all its trips, which use the same memory."""
+    for stretch in stretches:
+        if isinstance(stretch, Stretch):
+            yield stretch.op, stretch.begin_s, stretch.begin_s + stretch.time_s
+        else:
+            end_s = stretch.begin_s + stretch.trips * stretch.trip_s
+            yield from ((op, stretch.begin_s, end_s) for op, *_ in _whole(stretch.stretches))
 
 
 class _Buckets:

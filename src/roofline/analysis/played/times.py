@@ -16,7 +16,7 @@ from ...timeline import CORE, DMA, HOST, Load, Played, play
 from ...topology import Topology
 from ...units import percent
 from ...workload import Coverage, Op, Recording, Share, Step, Workload
-from .lanes import lane_of
+from .lanes import lane_of, memory_over_step
 
 STEP = 0  # the key of the only step
 UP, DOWN = "up", "down"
@@ -75,6 +75,7 @@ def _with_times(recording: Recording, played: Sequence[Played], added: int = 0) 
         coverage=Coverage(wall_s=total, busy_s=total, attributed_s=total, priced_s=_priced_s(timed), run_s=total),
         steps=(Step(key=STEP, time_s=total, slowest_s=total, span_s=total, busy_s=total, device_seconds=total),),
         timeline=lane_of(played, STEP),
+        memory=recording.memory and replace(recording.memory, over_step=memory_over_step(recording.schedules, played)),
     )
 
 

@@ -292,7 +292,8 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
 
     ``id`` is the compiler's number of the module, when the form has it.
     ``buffer_assignment`` is the compiler's BufferAssignmentProto, if the file has it. ``marks_entry`` is false for a text with a header
-    but without an ENTRY computation, such as one written by hand: the entry is then the last computation.
+    but without an ENTRY computation, such as one written by hand: the entry is then the last computation. ``result_sharding`` is that of
+    the results of a partitioned program, if the form has it.
     """
 
     name: str
@@ -307,6 +308,7 @@ class HloModule(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its 
     frontend_attributes: Mapping[str, str] = field(default_factory=dict)
     frames: StackFrames = NO_FRAMES
     buffer_assignment: bytes = b""
+    result_sharding: str = ""
 
     def __post_init__(self) -> None:
         _ = self.callees_first

@@ -40,7 +40,7 @@ def meshes_of(text: str) -> dict[str, Mesh]:
 
 def parse_shardings(text: str, ranks: tuple[int, ...], meshes: Mapping[str, Mesh]) -> tuple[Sharding | None, ...]:
     """The shardings of the arrays of a value; ``None`` for one that is not given or not supported."""
-    parts = _split(text.replace('\\"', '"'))
+    parts = parts_of(text)
     if len(parts) == 1 and len(ranks) > 1:
         parts *= len(ranks)
     if len(parts) != len(ranks):
@@ -99,9 +99,9 @@ def axes_of_groups(groups: Iterable[Collection[int]]) -> Axes | None:
     return axes if all(stride > 0 for stride, _ in axes) else None
 
 
-def _split(text: str) -> list[str]:
+def parts_of(text: str) -> list[str]:
     """The shardings of the parts of a tuple: the items of the outermost brackets with more than one."""
-    inside = text.strip()
+    inside = text.replace('\\"', '"').strip()
     if "sharding_per_value<" in inside:
         inside = inside.partition("sharding_per_value<")[2]
         return _pieces(inside[inside.find("[") + 1 : inside.rfind("]")])

@@ -5,7 +5,7 @@ instruction that makes it to its last use. Elementwise work and updates write ov
 loop, branch or call are live in addition to those around it.
 """
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 
 from msgspec import Struct
 
@@ -29,7 +29,8 @@ class LivePeak(Struct, frozen=True):
     """The arrays that a computation allocates itself, at their peak.
 
     ``scoped`` are bytes that the instruction that runs then, ``at``, uses besides. ``unused`` are the arrays of its parameters, by number,
-    whose memory others use then; ``bytes`` is less by theirs.
+    whose memory others use then; ``bytes`` is less by theirs. ``levels`` are the bytes while each instruction runs, without those of the
+    computations that it calls: these are the peaks ``inside``. ``number`` is that of the computation.
     """
 
     bytes: int
@@ -37,6 +38,9 @@ class LivePeak(Struct, frozen=True):
     unused: frozenset[int] = frozenset()
     scoped: int = 0
     at: Instruction | None = None
+    number: int = -1
+    levels: tuple[int, ...] = ()
+    inside: Mapping[int, "LivePeak"] = {}
 
 
 NOTHING = LivePeak(0, ())
@@ -61,6 +65,19 @@ class Liveness:
         if key not in self._peaks:
             self._peaks[key] = self._simulate(*key)
         return self._peaks[key]
+
+    def over_program(self) -> dict[str, int]:
+        """The bytes that are allocated while each instruction runs, of the program and of what it calls."""
+        levels: dict[str, int] = {}
+        waiting = [(self.module.entry, self.peak(self.module.entry), 0)]
+        while waiting:
+            number, peak, below = waiting.pop()
+            for time, (instruction, own) in enumerate(zip(self.module.computations[number], peak.levels, strict=True)):
+                levels[instruction.name] = max(levels.get(instruction.name, 0), below + own)
+                called = peak.inside.get(time)
+                if called is not None and called.number >= 0:
+                    waiting.append((called.number, called, below + own))
+        return levels
 
     def kept_results(self) -> list[Value]:
         """The program's results, except those in the memory of a donated argument."""
@@ -90,10 +107,14 @@ class Liveness:
             change[start] -= before.bytes
             change[end] += before.bytes
         most, peak, now, inner, own = 0, -1, 0, NOTHING, 0
+        levels, inside = [], {}
         for time, instruction in enumerate(instructions):
             now += change[time]
             called = self._called(values, instruction, slots, lent) if instruction.calls else NOTHING
             scoped = scoped_bytes(instruction, self.values.spaces)
+            levels.append(now + scoped)
+            if called is not NOTHING:
+                inside[time] = called
             if now + called.bytes + scoped > most:
                 most, peak, inner, own = now + called.bytes + scoped, time, called, scoped
         at = instructions[peak]
@@ -107,6 +128,9 @@ class Liveness:
             unused=frozenset(place for place in lent if id(values.parameters[place]) in unused),
             scoped=own + inner.scoped,
             at=inner.at or at,
+            number=number,
+            levels=tuple(levels),
+            inside=inside,
         )
 
     def _called(self, values: Values, instruction: Instruction, slots: Slots, lent: frozenset[int]) -> LivePeak:

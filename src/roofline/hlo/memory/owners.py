@@ -3,16 +3,19 @@
 weights      arguments that come back as results, on which a result depends that is no argument's, such as the loss
 optimizer    arguments that come back, on which only results depend that are arguments' too: moments
 inputs       other arguments: a batch
-activations  stacks that a loop writes part by part, and another loop reads: kept for the backward pass
+activations  stacks that a loop writes part by part, and another loop reads, and what the forward pass makes and the backward pass uses
 gradients    stacks that a loop writes part by part, and no other loop reads
 collectives  what exchanges between devices make
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from ...peak_memory import LiveBuffer, LiveLayer
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.scopes import direction
+from ..ir.shapes import Shape
+from ..ir.shardings import parse_sharding, parts_of, ways
 from ..price.collectives import COLLECTIVES
-from .buffers import plain_shape
 
 WEIGHTS, OPTIMIZER, STATE, INPUTS = "weights", "optimizer", "state", "inputs"
 ACTIVATIONS, GRADIENTS, EXCHANGED = "activations", "gradients", "collectives"
@@ -23,10 +26,46 @@ Place = tuple[str, int]  # an instruction's name, and the number of an element o
 
 def owners_of(module: HloModule) -> dict[str, str]:
     """The owners of arrays by the name of the instruction that makes them; those of others follow from their kind (`OF_KIND`)."""
-    owners = dict(_exchanged(module))
+    owners = dict(_kept(module.entry_computation))
+    owners |= _exchanged(module)
     for computation in module:
         owners |= _stacks(module, computation)
     return owners | _arguments(module)
+
+
+def layers_of(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveLayer, ...]:
+    """Activations by layer, the most bytes first: those of a loop by its trips, the first dimension of its stacks, others by scope."""
+    stacked = {name for computation in module for name in _stacks(module, computation)}
+    rows: dict[tuple[str, int], int] = {}
+    for buffer in buffers:
+        place = module.find(buffer.name)
+        dims = place[1].shape.dims if place and buffer.name in stacked else ()
+        key = ("", dims[0]) if dims else (_layer(buffer.scope), 1)
+        rows[key] = rows.get(key, 0) + buffer.bytes
+    layers = [LiveLayer(layer=layer, bytes=size, layers=count) for (layer, count), size in rows.items()]
+    return tuple(sorted(layers, key=lambda layer: -layer.bytes))
+
+
+def _layer(scope: str) -> str:
+    """The scope of the layer that a scope is in: up to the first part with a number, or the first part.
+
+    >>> _layer("encoder/layer3/attn/2"), _layer("head/norm")
+    ('encoder/layer3', 'head')
+    """
+    parts = scope.split("/")
+    end = next((place for place, part in enumerate(parts) if any(letter.isdecimal() for letter in part)), 0)
+    return "/".join(parts[: end + 1])
+
+
+def _kept(computation: Computation) -> Iterator[tuple[str, str]]:
+    """The arrays that the forward pass makes and the backward pass uses."""
+    passes = [direction(instruction.op_name) for instruction in computation]
+    for index, instruction in enumerate(computation):
+        if passes[index] == "backward":
+            for operand in instruction.operands:
+                source = _renamed(computation, operand)
+                if passes[source] == "forward" and computation[source].shape.dims:
+                    yield computation[source].name, ACTIVATIONS
 
 
 def _exchanged(module: HloModule) -> Iterator[tuple[str, str]]:
@@ -45,7 +84,8 @@ def _arguments(module: HloModule) -> dict[str, str]:
     results = list(root.operands) if root.opcode == "tuple" else [entry.root]
     parameters = dict(enumerate(entry.parameters))
     returned = {alias.parameter: alias.output[0] for alias in module.aliases if len(alias.output) == 1 and not alias.index}
-    returned |= _alike(entry, {number: index for number, index in parameters.items() if number not in returned}, results, returned.values())
+    free = {number: index for number, index in parameters.items() if number not in returned}
+    returned |= _alike(module, free, results, returned.values())
     others = [result for place, result in enumerate(results) if place not in returned.values()]
     needed = _reached(module, entry, others)
     stacks = {}
@@ -59,14 +99,30 @@ def _arguments(module: HloModule) -> dict[str, str]:
     return stacks
 
 
-def _alike(entry: Computation, parameters: Mapping[int, int], results: Sequence[int], taken: Collection[int]) -> dict[int, int]:
-    """The result of the same shape for each parameter that is an array, where one is left: of equal ones the first is the first."""
-    free: dict[str, list[int]] = {}
+def _alike(module: HloModule, parameters: Mapping[int, int], results: Sequence[int], taken: Collection[int]) -> dict[int, int]:
+    """The result of the same shape over all devices for each parameter that is an array, where one is left: of equal ones the first is
+    the first.
+    """
+    entry, free = module.entry_computation, dict[str, list[int]]()
+    shardings = dict.fromkeys(range(len(results)), "")
+    if module.result_sharding:
+        parts = parts_of(module.result_sharding)
+        shardings |= enumerate(parts if len(parts) == len(results) else parts[:1] * len(results))
     for place, result in enumerate(results):
         if place not in taken:
-            free.setdefault(plain_shape(entry[result].shape), []).append(place)
-    alike = {number: free.get(plain_shape(entry[index].shape), []) for number, index in parameters.items() if entry[index].shape.dims}
+            free.setdefault(_whole_shape(entry[result].shape, shardings[place]), []).append(place)
+    alike = {}
+    for number, index in parameters.items():
+        if entry[index].shape.dims:
+            sharding = entry[index].word("sharding") if module.result_sharding else ""
+            alike[number] = free.get(_whole_shape(entry[index].shape, sharding), [])
     return {number: places.pop(0) for number, places in alike.items() if places}
+
+
+def _whole_shape(shape: Shape, sharding: str) -> str:
+    """The shape of an array over all devices, without its layout."""
+    axes = (parse_sharding(sharding, shape.rank, {}) if sharding else None) or ((),) * shape.rank
+    return f"{shape.dtype}[{','.join(str(size * ways(along)) for size, along in zip(shape.dims, axes, strict=True))}]"
 
 
 def _reached(module: HloModule, computation: Computation, indices: Iterable[int]) -> set[int]:

@@ -15,7 +15,7 @@ from .assignment import Allocation, Instructions, read_assignment
 from .buffers import buffer_of, largest_buffers
 from .heap import Heap
 from .liveness import Liveness
-from .owners import OF_KIND, owners_of
+from .owners import ACTIVATIONS, OF_KIND, layers_of, owners_of
 from .spaces import memory_spaces
 from .values import Value
 
@@ -30,6 +30,15 @@ def peak_memory(module: HloModule, platform: Platform) -> PeakMemory | None:
     main = [allocation for allocation in allocations if level_of_space(allocation.memory_space, platform, "write") == HBM]
     peak = _assigned(module, platform, main) if main else _by_liveness(module, platform)
     return replace(peak, spaces=memory_spaces(module, platform, allocations))
+
+
+def live_bytes(module: HloModule, platform: Platform, peak: PeakMemory) -> dict[str, int]:
+    """The bytes of main memory that are live while each instruction of a scheduled program runs, of which the highest are its peak."""
+    temporary = Liveness(module, platform).over_program()
+    throughout = peak.arguments + peak.outputs - peak.donated + peak.constants
+    most = max(temporary.values(), default=0)
+    share = (peak.peak_bytes - throughout) / most if most else 0.0  # of the compiler's own allocations, where they are known
+    return {name: throughout + round(share * size) for name, size in temporary.items()}
 
 
 def _allocations(module: HloModule) -> tuple[Allocation, ...]:
@@ -168,6 +177,7 @@ def _by_owner(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveOwn
             bytes=sum(buffer.bytes for buffer in own),
             buffers=len(own),
             padding=sum(buffer.padding for buffer in own),
+            layers=layers_of(module, own) if owner == ACTIVATIONS else (),
         )
         for owner, own in holders.items()
     ]

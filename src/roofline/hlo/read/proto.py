@@ -20,6 +20,7 @@ from ..ir.opcodes import CALLERS
 from ..ir.shapes import Shape
 from .proto_attributes import MADE, PLAIN, ZEROES
 from .proto_shapes import read_shape
+from .proto_sharding import sharding_text
 from .wire import BYTES, Field, fields, set_most, unpack
 
 ENTRIES_AN_INSTRUCTION = 8  # the limit on the length of any list in a program, such as its stack frames, per instruction allowed
@@ -31,6 +32,7 @@ _MODULE = " ".join(
         "1t 2t 3m* 5i? 6i? 22b*",
         "7(1(1i 2(1i*)?)*)?",  # HloScheduleProto: sequences = 1, a map from computation id to InstructionSequence: instruction_ids = 1
         "8(1(1i* 2i 3i*)*)",  # HloInputOutputAliasProto: entries = 1: output_shape_index, parameter_number, parameter_shape_index
+        "12b?",  # spmd_output_sharding: OpSharding
         "15(1i? 2i?)",  # DeviceAssignmentProto: replica_count = 1, computation_count = 2
         # StackFrameIndexProto: file_names = 1, function_names = 2, file_locations = 3 (file_name_id, function_name_id, line, column),
         # stack_frames = 4 (file_location_id, parent_frame_id)
@@ -131,7 +133,7 @@ class _ModuleReader:
         data = self.data
         start, end, assignment = unwrap(data)
         whole = unpack(_MODULE, data, start, end)
-        name, entry_name, bodies, identity, entry, payloads, schedule, aliases, devices, frames, attributes = whole
+        name, entry_name, bodies, identity, entry, payloads, schedule, aliases, sharding, devices, frames, attributes = whole
         if not bodies:
             raise Malformed("no computation; is the data cut off, or not an HLO program?", start)
         self.dialect = replace(self.dialect, payloads=payloads)
@@ -161,6 +163,7 @@ class _ModuleReader:
             frontend_attributes=dict(attributes[0]),
             frames=StackFrames(files=frames[0], functions=frames[1], locations=frames[2], frames=frames[3]),
             buffer_assignment=assignment,
+            result_sharding=sharding_text(sharding) if sharding else "",
         )
 
     def _entry(self, identity: int | None, name: str, computations: Sequence[Computation], start: int) -> int:

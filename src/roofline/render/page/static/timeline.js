@@ -4,6 +4,8 @@ import { CAUSES } from "#page/chosen.js";
 import { causeColour } from "#page/colours.js";
 import { announce, button, elided, fill, h, named, shortName } from "#page/dom.js";
 import { hostAt, hostLegend, hostStrip } from "#page/host_lane.js";
+import { memoryCourse } from "#page/memory.js";
+import { outline, TALL } from "#page/outline.js";
 import { stepTitle } from "#page/rows.js";
 import { partTitle, VISIBLE } from "#page/stack.js";
 import { bucketIn, lanesOf, longestOf, opsIn, partsOf, secondsOf, spansOf } from "#page/stretch.js";
@@ -12,7 +14,6 @@ import { percent, plain, show } from "#page/units.js";
 const SVG = "http://www.w3.org/2000/svg";
 const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels of a lane, by how many there are
 const HOST = 0.3; // of a lane's height, for the host above it
-const TALL = 100; // units of a lane's drawing, whatever its pixels
 const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
 const TICK_WIDTH = 60; // pixels of a tick's words, with some room
 const LONGEST = 56; // letters of an op's name
@@ -50,7 +51,7 @@ export function timeline({ report, idle, store }) {
       h("div", { class: "legend", role: "group", "aria-label": "Time shown" }, buttons),
       h("p", { class: "timeline-chosen" }, chosen, clear),
     ),
-    h("div", { class: "timeline-body" }, labels, h("div", { class: "lane-column" }, plot, axis)),
+    h("div", { class: "timeline-body" }, labels, h("div", { class: "lane-column" }, plot, axis, memoryCourse(report))),
     colours,
     tip,
   );
@@ -264,18 +265,6 @@ function strip(lane, theme, height, name) {
   }
   drawing.append(...areas);
   return drawing;
-}
-
-/** The area below a line of steps, equal neighbours as one. */
-function outline(tops) {
-  let path = `M0 ${TALL}`;
-  let last = null;
-  for (const [bucket, top] of tops.entries()) {
-    const y = Math.round(10 * (TALL - Math.min(top, TALL))) / 10;
-    if (y !== last) path += `H${bucket}V${y}`;
-    last = y;
-  }
-  return `${path}H${tops.length}V${TALL}Z`;
 }
 
 /** The causes that occur in some lane, with their shares of the time shown. */
