@@ -12,10 +12,11 @@ from ..ir.module import HloModule, Instruction
 from ..read.wire import unpack
 
 # BufferAssignmentProto: logical_buffers = 1 (id = 1, size = 2, defined_at = 3: instruction_name = 2, shape_index = 3, instruction_id = 4);
-# buffer_allocations = 3 (index = 1, size = 2, is_thread_local = 3, is_entry_computation_parameter = 5, maybe_live_out = 7, color = 8,
-# assigned = 9: logical_buffer_id = 1, offset = 2, size = 3; is_tuple = 11, is_constant = 12); heap_simulator_traces = 4
+# buffer_allocations = 3 (index = 1, size = 2, is_thread_local = 3, is_entry_computation_parameter = 5, parameter_number = 6,
+# maybe_live_out = 7, color = 8, assigned = 9: logical_buffer_id = 1, offset = 2, size = 3; parameter_shape_index = 10, is_tuple = 11,
+# is_constant = 12); heap_simulator_traces = 4
 # (events = 1: kind = 1, buffer_id = 2, share_with_canonical_id = 5; buffer_allocation_index = 3)
-_ASSIGNMENT = "1(1i 2i 3(2t 3i* 4i))* 3(1i 2i 3i 5i 7i 8i 9(1i 2i 3i)* 11i 12i)* 4(1(1i 2i 5i)* 3i)*"
+_ASSIGNMENT = "1(1i 2i 3(2t 3i* 4i))* 3(1i 2i 3i 5i 6i 7i 8i 9(1i 2i 3i)* 10i* 11i 12i)* 4(1(1i 2i 5i)* 3i)*"
 _ALLOCATE, _FREE = 0, 1  # of HeapSimulatorTrace.Event.Kind; 2 shares the memory of another array
 _ID = "35i"  # id of HloInstructionProto
 
@@ -32,7 +33,8 @@ class Array(Struct, frozen=True):
 class Allocation(Struct, frozen=True, kw_only=True):
     """A piece of memory, and the arrays that are live in it at its peak.
 
-    ``is_traced`` is false for several arrays whose lifetimes the compiler did not record.
+    ``is_traced`` is false for several arrays whose lifetimes the compiler did not record. An argument's is for the ``parameter`` of this
+    number, or the part of it at a path, whatever else uses the memory of a donated one.
     """
 
     bytes: int
@@ -43,6 +45,7 @@ class Allocation(Struct, frozen=True, kw_only=True):
     memory_space: int
     is_traced: bool
     arrays: tuple[Array, ...]
+    parameter: tuple[int, tuple[int, ...]] = (0, ())
 
 
 def read_assignment(data: bytes) -> tuple[Allocation, ...]:
@@ -51,11 +54,11 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
     arrays = {identity: Array(size, name, path, number) for identity, size, (name, path, number) in buffers}
     # A TPU's traces number allocations otherwise: an array tells which one a trace is of.
     homes: dict[int, int] = {}
-    for index, *_, assigned, _, _ in allocations:
+    for index, *_, assigned, _, _, _ in allocations:
         homes |= {array: index for array, _, _ in assigned}
     peaks = {homes.get(events[0][1] if events else -1, index): _at_peak(events, arrays) for events, index in traces}
     pieces = []
-    for index, size, on_stack, is_argument, is_result, space, assigned, is_tuple, is_constant in allocations:
+    for index, size, on_stack, is_argument, number, is_result, space, assigned, path, is_tuple, is_constant in allocations:
         if on_stack:
             continue
         if index in peaks and not (is_argument or is_result):
@@ -72,6 +75,7 @@ def read_assignment(data: bytes) -> tuple[Allocation, ...]:
             memory_space=space,
             is_traced=bool(is_argument or is_result or index in peaks or len(assigned) < 2),
             arrays=live,
+            parameter=(number, path),
         )
         pieces.append(allocation)
     return tuple(pieces)

@@ -51,7 +51,7 @@ def _allocations(module: HloModule) -> tuple[Allocation, ...]:
 
 def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Allocation]) -> PeakMemory:
     """The peak by the compiler's buffer assignment."""
-    instructions = Instructions(module)
+    instructions, parameters = Instructions(module), module.entry_computation.parameters
     buffers: list[LiveBuffer] = []
     untraced = 0
     for allocation in allocations:
@@ -61,8 +61,10 @@ def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Alloc
         kind = _kind(allocation)
         sizes = [min(array.bytes, allocation.bytes) if kind == "temporary" else allocation.bytes for array in allocation.arrays]
         for array, size in zip(allocation.arrays, sizes, strict=True):
-            maker = instructions.find(array)
-            buffers.append(buffer_of(kind, maker, None if maker is None else part_of(maker.shape, array.path), size))
+            maker, path = instructions.find(array), array.path
+            if allocation.is_argument and allocation.parameter[0] < len(parameters):
+                maker, path = module.entry_computation[parameters[allocation.parameter[0]]], allocation.parameter[1]
+            buffers.append(buffer_of(kind, maker, None if maker is None else part_of(maker.shape, path), size))
         buffers.append(LiveBuffer(kind="unused", bytes=allocation.bytes - sum(sizes)))
     if untraced:
         live = _temporaries(module, Liveness(module, platform))
