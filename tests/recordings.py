@@ -71,7 +71,7 @@ def lines(recording: Recording) -> Iterator[str]:
 
 def op_lines(op: Op) -> Iterator[str]:
     """An operation: what and where it is, its times, its cost, its shares, and what is doubtful about it."""
-    where = " ".join(filter(None, (op.label, op.module, op.scope, op.location, op.phase)))
+    where = " ".join(filter(None, (str(op.label), op.module, op.scope, op.location, op.phase)))
     yield f"op {op.name} [{op.category}] {where}".rstrip()
     if op.time_s is not None:
         yield f"  {op.count:g} times in {op.kernels or 0:g} kernels: {times(time=op.time_s, self=op.self_time_s, stalled=op.dma_stall_s)}"

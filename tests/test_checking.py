@@ -200,7 +200,7 @@ def test_ops_keep_their_labels_on_another_chip(file: str) -> None:
     found = rl.analyze("sample:train")
     kept = replace(found, input=replace(found.input, files=(file,)))
     (one,) = rl.check(kept, "expected step on h100 < 1 ms").broken
-    assert "dot 32000×8192×2048 bf16" in one.ops[0].label
+    assert one.ops[0].label in ("jax_programs.py:38  dot 32000×8192×2048 bf16", "jax_programs.py:38  dot 8192×2048×32000 bf16")
 
 
 def test_a_cause_is_told_once() -> None:

@@ -14,12 +14,14 @@ from roofline.render.comparison import changes_text
 from roofline.render.tables import PLAIN
 from roofline.report import CeilingInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
 from roofline.workload import Coverage
+from toys import parts_of_label
 
 TOY = MachineInfo(name="toy", ceilings=(CeilingInfo(resource="hbm", rate=10, per="B/s", provenance="user"),))
 
 
 def op(id: int, name: str, time_s: float | None, floor_s: float | None = 1.0, **details: object) -> OpInfo:
-    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, **{"bound": "hbm", **details})  # type: ignore[arg-type]
+    label = parts_of_label(str(details.pop("label", "")))
+    return OpInfo(id=id, rank=id + 1, name=name, time_s=time_s, floor_s=floor_s, **{"bound": "hbm", **label, **details})  # type: ignore[arg-type]
 
 
 def report(*ops: OpInfo, machine: MachineInfo = TOY, **details: object) -> Report:
@@ -50,7 +52,7 @@ def test_an_op_whose_shape_changed_has_both_shapes() -> None:
     before, after = op(0, "mm", 4.0, label="layer0  mm 8x8, 8x8 bf16"), op(0, "mm", 1.0, label="layer0  mm 8x8, 8x2 bf16")
     (delta,) = compare(report(before), report(after)).deltas
     assert (delta.matched, delta.label) == ("module and name", "layer0  mm 8x8, 8x2 bf16 (before: mm 8x8, 8x8 bf16)")
-    (same,) = compare(report(before), report(replace(after, label="layer1  mm 8x8, 8x8 bf16"))).deltas
+    (same,) = compare(report(before), report(replace(before, time_s=1.0, **parts_of_label("layer1  mm 8x8, 8x8 bf16")))).deltas
     assert same.label == "layer1  mm 8x8, 8x8 bf16"
 
 
@@ -223,7 +225,13 @@ def test_the_speedup_is_of_steps_then_of_the_wall_clock_then_of_ops() -> None:
 def test_the_changes_of_equal_ops_are_one_row_of_the_table() -> None:
     def layers(time_s: float) -> Report:
         ops = [op(number, f"dot.{number}", time_s, 1.0) for number in range(3)]
-        return report(*(replace(one, label=f"layer{number}/mlp  dot 8×8×8") for number, one in enumerate(ops)), op(3, "other", 1.0, 0.5))
+        return report(
+            *(
+                replace(one, scope=f"layer{number}/mlp", **parts_of_label(f"layer{number}/mlp  dot 8×8×8"))
+                for number, one in enumerate(ops)
+            ),
+            op(3, "other", 1.0, 0.5),
+        )
 
     found = compare(layers(2.0), layers(4.0))
     # Three layers of 2 s before and 4 s after at a minimum of 1 s each.

@@ -66,7 +66,7 @@ def compared(module: HloModule, monkeypatch: pytest.MonkeyPatch) -> tuple[Op, ..
 def test_one_layer_stands_for_the_others(twice: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     module = program(twice=twice)
     ops = {op.name: op for op in compared(module, monkeypatch)}
-    assert ops["mixed.70"].label == "layer70  dot 512×128×128 fp32"
+    assert str(ops["mixed.70"].label) == "layer70  dot 512×128×128 fp32"
     whys = [observed(one) for one in ops["again.70"].avoidable if one.kind == "duplicated-work"]
     assert whys == (["computes the same values as mixed.70"] if twice else [])
     layers = equal_layers.equal_layers(module)

@@ -7,7 +7,7 @@ import pytest
 from every import every
 from roofline import analyze
 from roofline.cost import Cost
-from roofline.operation import Convolution
+from roofline.operation import Convolution, Scattered
 from roofline.report import Finding, Report
 from roofline.workload import UNSEEN, Array, Avoidable, IdleReason
 from test_findings import an_op, report_on
@@ -51,27 +51,27 @@ def test_host_code_that_the_profile_does_not_show_is_not_called_the_next_batch()
         ({"category": "input fusion", "label": "mlp.py:7  sum bf16[8]"}, "multiply by ones"),
         ({"category": "input fusion", "label": "attn.py:7  reduce bf16[8]"}, "fuse neighbours"),  # can be a matmul with one row
         ({"category": "gather"}, "gather whole rows"),
-        ({"category": "gather", "label": "index 100000x64 fp32"}, "wider rows"),
+        ({"category": "gather", "label": "index 100000x64 fp32", "shapes": ((100_000, 64),)}, "wider rows"),
         ({"category": "custom call", "label": "norm  pallas call bf16[8]"}, "tune the kernel"),
         ({"category": "loop fusion"}, "fuse neighbours"),
     ],
 )
-def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[str, str], said: str) -> None:
+def test_the_levers_are_those_of_the_ops_with_most_of_the_saving(fields: dict[str, object], said: str) -> None:
     report = report_on(an_op("one", {"hbm": 10}, 20.0, **fields), an_op("other", {"hbm": 10}, 5.0, category="loop fusion"))
     assert said in " ".join(_of(report, "memory").levers)
 
 
 @every(
-    ("label", "groups", "first"),
+    ("number", "groups", "first"),
     [
-        ("convolution bf16[96,7,7,3]", 1, "where input channels are few"),
-        ("convolution bf16[1,7,7,96]", 96, "a kernel of its own"),
-        ("convolution fp32[1,7,7,96]", 96, "with windows of 7x7, channels last: gradients of the weights in bf16"),
+        ("bf16", 1, "where input channels are few"),
+        ("bf16", 96, "a kernel of its own"),
+        ("fp32", 96, "with windows of 7x7, channels last: gradients of the weights in bf16"),
     ],
 )
-def test_slow_convolutions_are_advised_by_their_channels_and_format(label: str, groups: int, first: str) -> None:
-    made = Convolution(batch=8, features=96, pairs=49, groups=groups)
-    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label=label, operation=made)  # at 0.5% of the roofline
+def test_slow_convolutions_are_advised_by_their_channels_and_format(number: str, groups: int, first: str) -> None:
+    made = Convolution(batch=8, features=96, pairs=49, groups=groups, compute=number)
+    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", operation=made)  # at 0.5% of the roofline
     assert _of(report_on(slow), "memory").levers[0].startswith(first)
 
 
@@ -82,15 +82,15 @@ def test_sums_by_index_are_not_advised_to_be_in_bf16(group: str, said: str) -> N
 
 
 @every(
-    ("label", "said"),
+    ("shapes", "said"),
     [
-        ("convolution_backward 32x512x500, 32x512x500, 512x1x31 bf16", "causal_conv1d"),
-        ("_conv_depthwise2d 64x192x56x56, 192x1x3x3, 192 fp32", "channels last and a 16-bit format"),
-        ("conv2d 64x1x28x28, 32x1x3x3 fp32", "where input channels are few"),
+        (((32, 512, 500), (32, 512, 500), (512, 1, 31)), "causal_conv1d"),
+        (((64, 192, 56, 56), (192, 1, 3, 3), (192,)), "channels last and a 16-bit format"),
+        (((64, 1, 28, 28), (32, 1, 3, 3)), "where input channels are few"),
     ],
 )
-def test_slow_depthwise_convolutions_are_not_advised_to_have_more_channels(label: str, said: str) -> None:
-    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", label=label)  # at 0.5% of the roofline
+def test_slow_depthwise_convolutions_are_not_advised_to_have_more_channels(shapes: tuple[tuple[int, ...], ...], said: str) -> None:
+    slow = an_op("conv", {"hbm": 1}, 20.0, category="convolution", shapes=shapes)  # at 0.5% of the roofline
     assert said in _of(report_on(slow), "memory").levers[0]
 
 
@@ -159,7 +159,8 @@ ENTRY %main (x: f64[4096,4096], w: f64[4096,4096]) -> f64[4096,4096] {
 
 @every(("number", "said"), [("bf16", True), ("fp32", False)])
 def test_a_scatter_of_16_bit_numbers_is_told_to_add_wider_ones(number: str, said: bool) -> None:
-    found = _of(report_on(an_op("op", {"hbm": 10}, 20.0, category="scatter", label=f"f  scatter-add {number}[8,8]")), "memory")
+    sums = Scattered(rows=8, columns=8, number=number)
+    found = _of(report_on(an_op("op", {"hbm": 10}, 20.0, category="scatter", label="f  scatter-add", operation=sums)), "memory")
     assert ("fp32" in found.levers[0]) == said
 
 
@@ -170,10 +171,11 @@ def test_the_gradient_of_a_pool_reaches_a_tenth_of_the_bandwidth(label: str, sav
     assert bool(found.saving_s) == saves
 
 
-@every(("shape", "said"), [("64,8", True), ("65,8", False), ("2048", False)])
-def test_a_scatter_of_many_rows_to_few_is_told_to_be_a_matmul(shape: str, said: bool) -> None:
+@every(("rows", "columns", "said"), [(64, 8, True), (65, 8, False), (2048, 1, False)])
+def test_a_scatter_of_many_rows_to_few_is_told_to_be_a_matmul(rows: int, columns: int, said: bool) -> None:
     # 65,536 B are 64 times the 1,024 B of bf16[64,8].
-    found = _of(report_on(an_op("op", {"hbm": 65_536}, 2e5, category="scatter", label=f"f  scatter-add bf16[{shape}]")), "memory")
+    sums = Scattered(rows=rows, columns=columns, number="bf16")
+    found = _of(report_on(an_op("op", {"hbm": 65_536}, 2e5, category="scatter", label="f  scatter-add", operation=sums)), "memory")
     assert ("one_hot" in found.levers[0]) == said
 
 

@@ -11,11 +11,12 @@ from roofline.operation import Streamed
 from roofline.report import Report
 from roofline.rules.words import page
 from roofline.workload import FETCHES, Array, Avoidable, Coverage, Device, IdleReason, Op, Recording, Saves, Share, Step, Usual, Workload
-from toys import toy
+from toys import label_of, toy
 
 
 def an_op(name: str, amounts: dict[str, float], time_s: float, **fields: object) -> Op:
-    return Op(name=name, cost=Cost.of(amounts), time_s=time_s, self_time_s=time_s, **fields)  # type: ignore[arg-type]
+    label = label_of(str(fields.pop("label", "")))
+    return Op(name=name, cost=Cost.of(amounts), time_s=time_s, self_time_s=time_s, label=label, **fields)  # type: ignore[arg-type]
 
 
 def report_on(

@@ -11,11 +11,11 @@ from roofline.grouping.folding import Fold, fold, table_rows
 from roofline.render.op_table import label, ops_text
 from roofline.report import DeviceShare, OpInfo, Report, StepInfo, StepShare
 from roofline.workload import Op, Recording, Workload
-from toys import toy
+from toys import label_of, toy
 
 
 def _op(name: str, label: str, scope: str = "", hbm: float = 10, time_s: float = 2.0, count: float = 1) -> Op:
-    return Op(name=name, label=label, scope=scope, cost=Cost.of({"hbm": hbm}), time_s=time_s, count=count)
+    return Op(name=name, label=label_of(label), scope=scope, cost=Cost.of({"hbm": hbm}), time_s=time_s, count=count)
 
 
 def _ops(*ops: Op) -> tuple[OpInfo, ...]:

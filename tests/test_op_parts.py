@@ -3,6 +3,7 @@
 import pytest
 
 from roofline.op_parts import part, summed
+from roofline.operation import Label
 from roofline.report import CounterInfo, Expected, OpInfo
 
 # 8 executions in 4 s of a minimum of 2: expected 3 (2 to 3.5), so that 1 s is inherent and 1 s excess; half of the work is not needed.
@@ -47,7 +48,7 @@ def test_a_part_has_its_share_of_everything_and_its_own_time() -> None:
 def test_the_parts_of_an_op_add_up_to_it() -> None:
     parts = [part(WHOLE, 4, 3.0), part(WHOLE, 4, 1.0)]
     assert sum(one.excess_s or 0.0 for one in parts) == 1.5  # the faster half has no time above what was expected
-    total = summed(parts, name=WHOLE.name, label="", scope="")
+    total = summed(parts, name=WHOLE.name, label=Label(), scope="")
     for field in (
         "count",
         "kernels",
@@ -67,7 +68,7 @@ def test_the_parts_of_an_op_add_up_to_it() -> None:
 
 
 def test_a_row_for_eight_equal_ops_is_expected_to_take_eight_times_as_long() -> None:
-    row = summed([WHOLE] * 8, name="dot.1 and 7 more", label="layer*  dot", scope="layer*")
+    row = summed([WHOLE] * 8, name="dot.1 and 7 more", label=Label("layer*", "dot"), scope="layer*")
     assert row.expected
     assert (row.expected.time_s, row.expected.low_s, row.expected.high_s) == (24.0, 16.0, 28.0)
     assert (row.inherent_s, row.excess_s, row.floor_s, row.needed_s) == (8.0, 8.0, 16.0, 8.0)
@@ -76,7 +77,7 @@ def test_a_row_for_eight_equal_ops_is_expected_to_take_eight_times_as_long() -> 
 
 def test_a_sum_is_unknown_where_an_op_is() -> None:
     unknown = OpInfo(id=1, rank=1, name="call", count=1)
-    row = summed([WHOLE, unknown], name="", label="", scope="")
+    row = summed([WHOLE, unknown], name="", label=Label(), scope="")
     assert (row.time_s, row.floor_s, row.expected, row.counters, row.excess_s) == (None,) * 5
     assert row.work == WHOLE.work
 

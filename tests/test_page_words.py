@@ -12,6 +12,7 @@ from roofline.peak_memory import MemorySpace, PeakMemory
 from roofline.render.page.words import words_json
 from roofline.report import DeviceInfo, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
 from roofline.workload import Coverage
+from toys import parts_of_label
 
 
 def report(*ops: OpInfo, **details: Any) -> Report:
@@ -19,7 +20,7 @@ def report(*ops: OpInfo, **details: Any) -> Report:
 
 
 def op(id: int, label: str, time_s: float) -> OpInfo:
-    return OpInfo(id=id, rank=id + 1, name=f"op.{id}", label=label, time_s=time_s, count=1)
+    return OpInfo(id=id, rank=id + 1, name=f"op.{id}", time_s=time_s, count=1, scope=label.rpartition("  ")[0], **parts_of_label(label))
 
 
 def words(after: Report, before: Report | None = None) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def test_a_product_that_carries_a_step_of_a_gather_keeps_its_own_work_and_bytes(
 
 
 def test_a_fusion_that_starts_a_gather_is_named_after_it() -> None:
-    labels = {op.name: op.label for op in reviewed_program(read(LAYERS), "tpu").ops}
+    labels = {op.name: str(op.label) for op in reviewed_program(read(LAYERS), "tpu").ops}
     assert labels["async-collective-start"].endswith("all-gather bf16[1,4096,4096]")
 
 

@@ -100,7 +100,7 @@ def test_ops_without_a_label_have_their_names(tmp_path: Path, noted: None, monke
     for name in ("label", "wording", "operation", "exchanged"):
         monkeypatch.setattr(review, name, fail)
     recording = program(tmp_path)
-    assert [(op.name, op.label) for op in recording.workload] == [("first", "first"), ("second", "second")]
+    assert [(op.name, str(op.label)) for op in recording.workload] == [("first", "first"), ("second", "second")]
     assert {note.removeprefix("the rule for ").partition(" failed")[0] for note in recording.notes} == {
         "labels",
         "operations",

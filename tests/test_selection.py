@@ -26,6 +26,7 @@ OPS = (
         "dot.1",
         4.0,
         label="matmul 8×8×8",
+        does="matmul",
         category="dot",
         bound="matrix",
         dtype="bf16",

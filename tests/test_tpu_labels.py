@@ -16,7 +16,7 @@ from roofline.sources.hlo_dump import read_modules
 def _label(program: str) -> str:
     """The label of the only op of a program, without its source line."""
     (op,) = reviewed_program(_module(program), "tpu")
-    return op.label.partition("  ")[2]
+    return op.label.what
 
 
 def _module(program: str) -> HloModule:
@@ -134,8 +134,8 @@ def test_labels_of_compiled_programs_have_the_sizes_that_were_priced(name: str) 
         for op in reviewed_program(module, "tpu"):
             flop = sum(float(amount) for resource, amount in op.cost.amounts if resource.unit == "matrix")
             if flop and op.category != "custom call":
-                assert "dot" in op.label
-                batch, _, sizes = op.label.split()[-2].rpartition("×(")
+                assert "dot" in op.label.does
+                batch, _, sizes = op.label.what.split()[-2].rpartition("×(")
                 rows, depth, columns = map(int, sizes.rstrip(")").split("×"))
                 # What else a fusion does, in passes over the result, is not on the matrix unit; a loop repeats the product.
                 assert flop == op.count * 2 * int(batch or 1) * rows * depth * columns

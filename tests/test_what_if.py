@@ -30,7 +30,7 @@ from roofline.hlo.scaling.scaled import scaled
 from roofline.machine import Machine
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
-from roofline.operation import Product
+from roofline.operation import Label, Product
 from roofline.plan.chips import chips_of
 from roofline.plan.times import training_calibration
 from roofline.prediction import Prediction, predict
@@ -369,15 +369,15 @@ def test_products_of_a_layer_are_computed_again_though_they_have_one_name() -> N
     one = Product(m=64, k=64, n=64)
     cost = Cost.of({"matrix/bf16": one.flops, "hbm": one.bytes})
     ops = (
-        *(Op(name="aten::mm", label=label, cost=cost, operation=one, time_s=1e-5, count=8, phase="forward") for label in "ab"),
-        Op(name="aten::mm", label="head", cost=cost, operation=one, time_s=1e-5, count=2, phase="forward"),
-        Op(name="aten::mm", label="gradient", cost=cost, operation=one, time_s=1e-5, count=2, phase="backward"),
+        *(Op(name="aten::mm", label=Label(does=label), cost=cost, operation=one, time_s=1e-5, count=8, phase="forward") for label in "ab"),
+        Op(name="aten::mm", label=Label(does="head"), cost=cost, operation=one, time_s=1e-5, count=2, phase="forward"),
+        Op(name="aten::mm", label=Label(does="gradient"), cost=cost, operation=one, time_s=1e-5, count=2, phase="backward"),
     )
     machine = load("h200")
     recording = Recording(format="torch", workload=Workload(ops), steps=(Step(key=0, time_s=1e-3), Step(key=1, time_s=1e-3)))
     state = State(recording, {}, machine, calibration_for(machine).for_kernels())
     change(state, ["remat", "on"])
-    assert [one.runs_with.label for one in state.added] == ["a", "b"]  # four layers in a row each; the head runs once a step
+    assert [one.runs_with.label.does for one in state.added] == ["a", "b"]  # four layers in a row each; the head runs once a step
 
 
 def test_the_command_shows_the_step_and_writes_the_same_schema(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,7 +23,7 @@ from roofline.hlo.scaling.named_dimensions import dimension_named, dimensions_of
 from roofline.hlo.scaling.scaled import scaled
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
-from roofline.operation import Product, RowWise, Streamed
+from roofline.operation import Label, Product, RowWise, Streamed
 from roofline.sources.embedded import programs_behind
 from roofline.workload import Array, Avoidable, Op, Recording, Workload
 
@@ -177,7 +177,7 @@ def state_of(ops: tuple[Op, ...], programs: dict[str, str]) -> State:
 
 def streamed(name: str, label: str, phase: str = "forward") -> Op:
     cost = Cost.of({"hbm": 2 * LARGE})
-    return Op(name=name, label=label, module="apart", cost=cost, time_s=2e-5, phase=phase, operation=Streamed(kind="fusion"))
+    return Op(name=name, label=Label(does=label), module="apart", cost=cost, time_s=2e-5, phase=phase, operation=Streamed(kind="fusion"))
 
 
 def test_where_no_layer_is_named_what_occurs_once_is_not_recomputed() -> None:
@@ -192,9 +192,9 @@ ONE_LAYER = program_text("what_if_chains/one_layer.hlo")
 
 def test_a_program_of_one_layer_recomputes_all_before_the_result_that_its_head_takes() -> None:
     made = replace(streamed("a", "x"), module="step")
-    ops = [replace(made, name=name, label=name) for name in ("up", "act", "down", "norm", "head", "loss")]
+    ops = [replace(made, name=name, label=Label(does=name)) for name in ("up", "act", "down", "norm", "head", "loss")]
     for place, width in ((0, 64), (2, 65), (4, 66)):
-        ops[place] = replace(ops[place], operation=Product(m=64, k=64, n=width), label=f"dot {width}")
+        ops[place] = replace(ops[place], operation=Product(m=64, k=64, n=width), label=Label(does="dot", sizes=f"{width}"))
     state = state_of((*ops, replace(made, name="back", phase="backward")), {"step": ONE_LAYER})
     change(state, ["remat", "on"])
     assert [one.runs_with.name for one in state.added] == ["up", "act"]

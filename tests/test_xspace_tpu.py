@@ -72,7 +72,7 @@ def test_a_profile_with_its_program_is_told_what_the_program_is(tmp_path: Path) 
         events.append(ran(ops[-1], now, duration))
         now += duration
     recording = recorded(tmp_path, tpu(events, ops), programs({PROGRAM: proto}, {PROGRAM: "jit_layer"}))
-    what = [{each.name: each.label.rpartition("  ")[2] for each in ran_or_not.workload} for ran_or_not in (recording, alone)]
+    what = [{each.name: each.label.what for each in ran_or_not.workload} for ran_or_not in (recording, alone)]
     assert what[0] == what[1]
     told = [{(op.name, reason.kind) for op in with_evidence(each).workload for reason in op.avoidable} for each in (recording, alone)]
     assert {kind for _, kind in told[0]} == {"masked-attention"}

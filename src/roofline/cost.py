@@ -191,4 +191,10 @@ def tidy(amount: Amount) -> Amount:
     return amount.numerator if amount.denominator == 1 else amount
 
 
+def plain_number(amount: Amount) -> int | float:
+    """The same number, as an int or a float."""
+    whole = tidy(amount)
+    return float(whole) if isinstance(whole, Fraction) else whole
+
+
 NOTHING = Cost()

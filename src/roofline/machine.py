@@ -89,7 +89,7 @@ class Ceiling(Struct, frozen=True, kw_only=True):
 
     ``peak`` is the vendor's figure where the rate is the one that cost models use (links); ``sparse`` is the rate with
     structured sparsity. ``count`` is how many such links the chip has; a link's rate is one link, one direction. ``spread`` is that of a
-    measured rate, which is the best of several tries.
+    measured rate, which is the best of several tries. ``fraction`` is what corrections left of the rate that the source gives.
     """
 
     resource: Resource
@@ -103,6 +103,7 @@ class Ceiling(Struct, frozen=True, kw_only=True):
     topology: str = ""
     others: tuple[Figure, ...] = ()
     spread: Spread | None = None
+    fraction: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.rate > 0:
@@ -316,7 +317,10 @@ class Machine(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its ca
                 raise MachineError(f"{why}: fraction {fraction:g} for {ceiling.resource} is not in (0, 1]")
             kept = Figure(ceiling.rate, ceiling.citation, f"full rate, {ceiling.provenance}; {why}")
             note, others = f"{ceiling.note}; {why}" if ceiling.note else why, (kept, *ceiling.others)
-            ceilings.append(replace(ceiling, rate=ceiling.rate * fraction, provenance="derived", others=others, note=note, spread=None))
+            lowered = replace(
+                ceiling, rate=ceiling.rate * fraction, fraction=ceiling.fraction * fraction, provenance="derived", spread=None
+            )
+            ceilings.append(replace(lowered, others=others, note=note))
         return replace(self, ceilings=tuple(ceilings))
 
     def per_device(self) -> "Machine":

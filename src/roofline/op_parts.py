@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from .cost import sum_or_unknown
+from .operation import Label
 from .report import Amounts, CounterInfo, Expected, OpInfo
 
 _ADDED = ("kernels", "time_s", "self_time_s", "dma_stall_s", "floor_s", "serial_s", "expected_s", "excess_s", "before_s")
@@ -100,7 +101,7 @@ def _cut_all(amounts: Amounts, count: float, of: float) -> Amounts:
     return {name: _cut(amount, count, of) for name, amount in amounts.items()}
 
 
-def summed(ops: Sequence[OpInfo], *, name: str, label: str, scope: str) -> OpInfo:
+def summed(ops: Sequence[OpInfo], *, name: str, label: Label, scope: str) -> OpInfo:
     """One row for ops that do the same work: the longest of them with the seconds and amounts of all, and their notes."""
     longest = max(ops, key=_weight)
     times = _added(op.times for op in ops)
@@ -110,7 +111,10 @@ def summed(ops: Sequence[OpInfo], *, name: str, label: str, scope: str) -> OpInf
     return replace(
         longest,
         name=name,
-        label=label,
+        label=str(label),
+        where=label.where,
+        does=label.does,
+        sizes=label.sizes,
         scope=scope,
         rank=min(op.rank for op in ops),
         count=sum(op.count for op in ops),

@@ -8,8 +8,9 @@ from functools import cache
 
 from msgspec import Struct
 
-from .cost import Amount
 from .dtypes import dtype
+
+Number = int | float
 
 
 @cache
@@ -18,13 +19,27 @@ def width(number: str) -> float:
     return dtype(number).bits / 8
 
 
-def work_label(label: str) -> str:
-    """The part of an op's label that says what it does, after where it is: operation, sizes and number format.
+class Label(Struct, frozen=True):
+    """A name of an op that a person recognises, in parts: where it was written, what it does in a word, and its sizes with number format.
 
-    >>> work_label("layer0/mlp  dot 8192×2048×8192 bf16")
-    'dot 8192×2048×8192 bf16'
+    >>> str(Label("layer0/mlp", "dot", "8192×2048×8192 bf16"))
+    'layer0/mlp  dot 8192×2048×8192 bf16'
     """
-    return label.rpartition("  ")[2]
+
+    where: str = ""
+    does: str = ""
+    sizes: str = ""
+
+    @property
+    def what(self) -> str:
+        """What the op does, without where."""
+        return f"{self.does} {self.sizes}" if self.sizes else self.does
+
+    def __str__(self) -> str:
+        return f"{self.where}  {self.what}" if self.where else self.what
+
+
+UNLABELLED = Label()
 
 
 class Product(Struct, frozen=True, kw_only=True, tag="product"):
@@ -37,11 +52,11 @@ class Product(Struct, frozen=True, kw_only=True, tag="product"):
     converts them.
     """
 
-    m: Amount
-    k: Amount
-    n: Amount
-    batch: Amount = 1
-    groups: Amount = 0
+    m: Number
+    k: Number
+    n: Number
+    batch: Number = 1
+    groups: Number = 0
     left: str = "bf16"
     right: str = "bf16"
     out: str = "bf16"
@@ -50,7 +65,7 @@ class Product(Struct, frozen=True, kw_only=True, tag="product"):
     tile: tuple[int, int] | None = None
     split: int | None = None
     turned: int = 0
-    widened: Amount = 0
+    widened: Number = 0
 
     @property
     def flops(self) -> float:
@@ -72,10 +87,10 @@ class Convolution(Struct, frozen=True, kw_only=True, tag="convolution"):
     contains other ops too. ``groups`` is the number of groups of channels, as many as input channels where it is depthwise.
     """
 
-    batch: Amount
-    features: Amount
-    pairs: Amount
-    bytes: Amount | None = None
+    batch: Number
+    features: Number
+    pairs: Number
+    bytes: Number | None = None
     compute: str = "bf16"
     groups: int = 1
 
@@ -90,19 +105,19 @@ class Attention(Struct, frozen=True, kw_only=True, tag="attention"):
     ``library`` is where the kernel comes from: ``cudnn``, or serving frameworks (empty).
     """
 
-    batch: Amount
-    heads: Amount
-    queries: Amount
-    keys: Amount
-    size: Amount
-    kv_heads: Amount | None = None
+    batch: Number
+    heads: Number
+    queries: Number
+    keys: Number
+    size: Number
+    kv_heads: Number | None = None
     causal: bool = False
     backward: bool = False
     dtype: str = "bf16"
     library: str = ""
 
     @property
-    def groups(self) -> Amount:
+    def groups(self) -> Number:
         return self.heads if self.kv_heads is None else self.kv_heads
 
     @property
@@ -118,8 +133,8 @@ class Attention(Struct, frozen=True, kw_only=True, tag="attention"):
 class RowWise(Struct, frozen=True, kw_only=True, tag="row-wise"):
     """An op that needs a whole row before it can finish any of it: a normalisation, a softmax, a sum along rows."""
 
-    rows: Amount
-    columns: Amount
+    rows: Number
+    columns: Number
     kind: str = ""
 
 
@@ -137,16 +152,28 @@ class Streamed(Struct, frozen=True, kw_only=True, tag="streamed"):
     """
 
     kind: str
-    elements: Amount = 0
-    narrowed: Amount = 0
+    elements: Number = 0
+    narrowed: Number = 0
+
+
+class Scattered(Struct, frozen=True, kw_only=True, tag="scattered"):
+    """Elements written to, or added to, places of an array of ``rows`` rows of ``columns`` numbers each."""
+
+    rows: int
+    columns: int
+    number: str
+
+    @property
+    def bytes(self) -> float:
+        return self.rows * self.columns * width(self.number)
 
 
 class Collective(Struct, frozen=True, kw_only=True, tag="collective"):
     """An exchange of ``bytes`` (of the whole payload) between ``devices`` over one kind of link."""
 
     kind: str
-    devices: Amount
-    bytes: Amount
+    devices: Number
+    bytes: Number
     link: str = ""
 
 
@@ -192,4 +219,4 @@ class Compiled(Struct, frozen=True, kw_only=True):
 UNSTATED = Compiled()
 
 
-Operation = Product | Convolution | Attention | RowWise | Streamed | Collective
+Operation = Product | Convolution | Attention | RowWise | Streamed | Scattered | Collective

@@ -61,7 +61,7 @@ class SpreadInfo(Struct, frozen=True, kw_only=True):
 
 
 class CeilingInfo(Struct, frozen=True, kw_only=True):
-    """One roof, and where its height comes from."""
+    """One roof, and where its height comes from; ``fraction`` is the part of that rate which corrections left."""
 
     resource: str
     rate: Number
@@ -73,6 +73,7 @@ class CeilingInfo(Struct, frozen=True, kw_only=True):
     count: int = 1
     others: tuple[OtherFigure, ...] = ()
     spread: SpreadInfo | None = None
+    fraction: Number = 1
 
 
 class CapacityInfo(Struct, frozen=True, kw_only=True):

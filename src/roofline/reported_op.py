@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .cost import moves, sum_or_unknown
-from .operation import Compiled, work_label
+from .operation import Compiled, Operation
 from .resource import HBM, XLU, named
 
 ROUNDING = 1e-9  # relative: two ways of adding up the same seconds differ by less
@@ -124,7 +124,9 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     """One operation on the machine: totals over all executions. Ratios and differences of them are properties, and written by `WrittenOp`.
 
     An amount that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that
-    a person recognises. ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
+    a person recognises, made of ``where`` it was written, what it ``does`` in a word, and its ``sizes`` with their number format.
+    ``operation`` describes one execution by its sizes, ``shapes`` those of the first arrays, where a recording without programs has them.
+    ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
     ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
     ``dma_stall_s`` is the part of its self time in which the core of a TPU waited for DMA. ``expected`` is how long such an op takes on
     this chip, ``excess_s`` how much slower it ran (0 within the interval of the prediction).
@@ -142,6 +144,9 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     location: str = ""
     phase: str = ""
     label: str = ""
+    where: str = ""
+    does: str = ""
+    sizes: str = ""
     count: Number = 1
     kernels: Number | None = None
     time_s: Number | None = None
@@ -168,6 +173,8 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     excess_s: Number | None = None
     before_s: Number | None = None
     by_shape: dict[str, Number] = field(default_factory=dict)
+    operation: Operation | None = None
+    shapes: tuple[tuple[int, ...], ...] = ()
     compiled: Compiled | None = None
     avoidable: tuple[AvoidableInfo, ...] = ()
     roofs: tuple[str, ...] = ()
@@ -181,9 +188,9 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
         return {**self.work, **self.bytes, **self.hops}
 
     @property
-    def work_label(self) -> str:
+    def what(self) -> str:
         """What it does, without where: its operation, sizes and number format."""
-        return work_label(self.label)
+        return f"{self.does} {self.sizes}" if self.sizes else self.does
 
     @property
     def own_s(self) -> Number | None:

@@ -9,7 +9,7 @@ from msgspec.structs import force_setattr, replace
 from .cost import NOTHING, Amount, Cost, sum_of_known
 from .graph import Graph
 from .ledger import Ledger
-from .operation import UNSTATED, Compiled, Operation, work_label
+from .operation import UNLABELLED, UNSTATED, Compiled, Label, Operation
 from .peak_memory import PeakMemory
 from .schedule import PredictedTime, Schedule
 
@@ -194,7 +194,7 @@ class Array(Struct, frozen=True):
 class Op(Struct, frozen=True, kw_only=True):
     """One operation: totals over all its executions.
 
-    ``label`` is a name that a person recognises: scope, operation, shape and number format. ``takes`` and ``gives`` are the arguments and
+    ``label`` is a name that a person recognises, of the framework's words. ``takes`` and ``gives`` are the arguments and
     results of its program that it reads and writes, in programs without products. ``value`` is equal for products of several programs that
     compute the same from arguments of the same names and shapes.
 
@@ -213,7 +213,7 @@ class Op(Struct, frozen=True, kw_only=True):
 
     name: str
     cost: Cost
-    label: str = ""
+    label: Label = UNLABELLED
     count: float = 1
     kernels: float | None = None
     time_s: float | None = None
@@ -254,11 +254,6 @@ class Op(Struct, frozen=True, kw_only=True):
     def own_s(self) -> float:
         """The seconds that it kept its device busy: its self time, or its time where no ops are nested; 0 if not known."""
         return (self.time_s if self.self_time_s is None else self.self_time_s) or 0.0
-
-    @property
-    def work_label(self) -> str:
-        """What it does, without where: its operation, sizes and number format."""
-        return work_label(self.label)
 
     @property
     def launches(self) -> float:

@@ -372,6 +372,7 @@ def describe(machine: Machine) -> MachineInfo:
                 count=ceiling.count,
                 others=tuple(OtherFigure(rate=other.value, citation=other.citation, note=other.note) for other in ceiling.others),
                 spread=SpreadInfo(p5=spread.p5, p50=spread.p50, p95=spread.p95) if (spread := ceiling.spread) else None,
+                fraction=ceiling.fraction,
             )
             for ceiling in machine.ceilings
         ),

@@ -174,7 +174,7 @@ _RULES: dict[tuple[str, ...], Rule] = {
     ("idle", "activity"): _Names.activity,
     ("tensor",): _Names.name,
 }
-_TEXTS = ("label", "message", "notes", "note", "summary", "title", "where", "activity", "levers", "why")
+_TEXTS = ("label", "does", "message", "notes", "note", "summary", "title", "where", "activity", "levers", "why")
 _NAMES_IN = ("memory", "timeline")  # keys under which names and scopes are those of arrays
 
 

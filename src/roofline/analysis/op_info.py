@@ -6,7 +6,7 @@ from functools import lru_cache
 from ..cost import Cost
 from ..ledger import Ledger
 from ..op_parts import with_rates
-from ..operation import UNSTATED, Convolution, Product, width
+from ..operation import UNLABELLED, UNSTATED, Convolution, Label, Product, width
 from ..placement import Placement
 from ..report import AvoidableInfo, CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, Resource, matrix
@@ -41,6 +41,7 @@ class _Rows:
         compute, is_unknown = placement.compute, placement.is_unknown
         needed, predicted = self._op_times.needed.get(id), self._op_times.predicted.get(id)
         needs_less = needed is not None and not needed.beyond
+        label = op.label if op.label != UNLABELLED else plain_label(op.scope, op.location, op.name)
         return OpInfo(
             id=id,
             rank=rank,
@@ -50,7 +51,10 @@ class _Rows:
             scope=op.scope,
             location=op.location,
             phase=op.phase,
-            label=op.label or plain_label(op.scope, op.location, op.name),
+            label=str(label),
+            where=label.where,
+            does=label.does,
+            sizes=label.sizes,
             count=op.count,
             kernels=op.kernels,
             time_s=op.time_s,
@@ -73,6 +77,8 @@ class _Rows:
             expected=expected_info(predicted) if predicted else None,
             excess_s=excess_of(op, placement.floor_s, predicted) if predicted else None,
             by_shape=by_shape(op),
+            operation=op.operation,
+            shapes=op.shapes,
             compiled=op.compiled if op.compiled != UNSTATED else None,
             avoidable=tuple([avoidable_info(reason) for reason in op.avoidable]),
             roofs=tuple([resource.name for resource in placement.roofs]),
@@ -141,10 +147,9 @@ def known_amounts(cost: Cost) -> dict[str, Number]:
     return {resource.name: number(amount) or 0 for resource, amount in cost.amounts}
 
 
-def plain_label(scope: str, location: str, name: str) -> str:
+def plain_label(scope: str, location: str, name: str) -> Label:
     """The label of an op that its source did not label: where it was written, and its name."""
-    where = scope or source_line(location)
-    return f"{where}  {name}" if where else name
+    return Label(scope or source_line(location), name)
 
 
 def _counters(op: Op) -> CounterInfo | None:

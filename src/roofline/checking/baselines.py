@@ -24,10 +24,11 @@ MEMORY_PARTS = ("peak_bytes", "arguments", "outputs", "donated", "constants", "t
 class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ops of one kind, summed; with their measured time where a condition compares times.
 
-    ``executions`` is how often they ran, if that differs from the number of their kernels.
+    ``executions`` is how often they ran, if that differs from the number of their kernels; ``does`` says what they do, in a word.
     """
 
     op: str
+    does: str = ""
     launches: Number = 0
     executions: Number | None = None
     flops: Number = 0
@@ -82,6 +83,7 @@ def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, Basel
     return {
         key: BaselineOp(
             op=key,
+            does=stem(mine[0].does) if mine[0].what == mine[0].name else mine[0].does,
             launches=_sum(mine, "launches"),
             executions=None if _sum(mine, "executions") == _sum(mine, "launches") else _sum(mine, "executions"),
             flops=_sum(mine, "flops"),
@@ -100,7 +102,7 @@ def kind_of(op: OpInfo) -> str:
 
 def operation_of(op: OpInfo) -> str:
     """What an op does: its operation, shape and number format, else its name without numbering."""
-    what = op.work_label or op.name
+    what = op.what or op.name
     return stem(what) if what == op.name else what
 
 

@@ -8,8 +8,8 @@ from ..units import plain, show
 from .amounts import part_of_op
 from .baselines import ROUNDING, Baseline, BaselineOp, summed_ops
 
-PRODUCTS = ("dot ", "convolution ", "mm ", "addmm ", "bmm ")  # prefixes of the labels of products
-CASTS = ("convert ", "_to_copy ")  # prefixes of the labels of casts
+PRODUCTS = ("dot", "convolution", "mm", "addmm", "bmm")  # what products do
+CASTS = ("convert", "_to_copy")
 LISTED = 2  # ops named in one cause
 
 
@@ -86,8 +86,8 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
     def products(of: dict[str, BaselineOp]) -> dict[str, tuple[Number, Number]]:
         counts: dict[str, tuple[Number, Number]] = {}
         for row in of.values():
-            if (what := _what(row.op)).startswith(PRODUCTS) and row.flops:
-                what = _without_format(what)
+            if row.does in PRODUCTS and row.flops:
+                what = _without_format(_what(row.op))
                 runs, flops = counts.get(what, (0, 0))
                 counts[what] = runs + (row.launches if row.executions is None else row.executions), flops + row.flops
         return counts
@@ -107,7 +107,7 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
 
 def _casts(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
     """New kernels that only cast."""
-    new = [_what(key) for key, row in rows.items() if key not in before and _what(key).startswith(CASTS) and not row.flops]
+    new = [_what(key) for key, row in rows.items() if key not in before and row.does in CASTS and not row.flops]
     return [f"cast: {_listed(new)}, not in the baseline"] if new else []
 
 

@@ -41,6 +41,7 @@ from .values import (
     Totals,
     change,
     efficiency_of,
+    label_of_change,
     summed,
 )
 
@@ -211,9 +212,16 @@ def _side(op: OpInfo) -> Side:
 def _delta(match: Match) -> Delta:
     before, after = (summed(map(_side, ops)) for ops in (match.before, match.after))
     shown, is_category = (*match.after, *match.before)[0], match.how == CATEGORY
+    where, what = ("", shown.category) if is_category else (shown.where, shown.what)
+    was = match.before[0].what if match.before and match.after and not is_category else ""
+    was = was if was != what else ""
     return Delta(
         name=shown.category if is_category else shown.name,
-        label=shown.category if is_category else _label(match.before, match.after),
+        label=label_of_change(where, what, was),
+        scope="" if is_category else shown.scope,
+        where=where,
+        what=what,
+        was=was,
         module="" if is_category else shown.module,
         category=shown.category,
         matched=match.how,
@@ -222,15 +230,6 @@ def _delta(match: Match) -> Delta:
         change_s=None if before.time_s is None or after.time_s is None else after.time_s - before.time_s,
         floor_change_s=_floor_change(match.before, before.floor_s, match.after, after.floor_s),
     )
-
-
-def _label(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> str:
-    """The label of a pair of ops: that of the op after, and what it was before where operation, shape or format changed."""
-    shown = (*after, *before)[0].label
-    if not before or not after:
-        return shown
-    was, now = (ops[0].work_label for ops in (before, after))
-    return shown if was == now or not was else f"{shown} (before: {was})"
 
 
 def _floor_change(before: Sequence[OpInfo], floor_s: float | None, after: Sequence[OpInfo], then_s: float | None) -> float | None:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from ..cost import sum_of_known, sum_or_unknown
+from ..operation import Label
 from ..quantities import ROUNDING
 from ..report import Number
 from ..resource import main_bound
@@ -40,7 +41,8 @@ class Delta(Struct, frozen=True, kw_only=True):
     ``matched`` is how they were paired: ``module and name``, ``label``, ``kind``, ``number format``, ``name``, ``category``, ``new`` or
     ``vanished``. ``floor_change_s`` is the change of the minimum time. ``share`` is this row's fraction of the total change of the time or,
     where nothing was timed on both sides, of the minimum time; it is negative when the row changes in the opposite direction. ``label`` is
-    a name that a person recognises.
+    a name that a person recognises, made of ``where`` the op is (its ``scope``, else its source line or program), ``what`` it does, and
+    what it ``was`` before if that is something else.
     """
 
     name: str
@@ -53,6 +55,15 @@ class Delta(Struct, frozen=True, kw_only=True):
     share: float | None = None
     floor_change_s: float | None = None
     label: str = ""
+    scope: str = ""
+    where: str = ""
+    what: str = ""
+    was: str = ""
+
+
+def label_of_change(where: str, what: str, was: str) -> str:
+    """The label of a pair of ops: that of the op after, and what it was before where operation, shape or format changed."""
+    return str(Label(where, f"{what} (before: {was})" if was else what))
 
 
 class Totals(Struct, frozen=True, kw_only=True):

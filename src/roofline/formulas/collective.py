@@ -17,7 +17,7 @@ from typing import Annotated, Unpack
 
 from msgspec import Struct
 
-from ..cost import NOTHING, Cost
+from ..cost import NOTHING, Cost, plain_number
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, send, write
 from ..machine import Ceiling
@@ -217,7 +217,7 @@ class _Exchange:
             hops += work
         else:
             notes += (COUNTED_ON_REQUEST,)
-        moved = Collective(kind=kind, devices=way.chips, bytes=self.dtype.bytes(self.elements), link=str(link))
+        moved = Collective(kind=kind, devices=plain_number(way.chips), bytes=plain_number(self.dtype.bytes(self.elements)), link=str(link))
         return Ledger(self.name, hops, rows, notes, operation=moved)
 
 

@@ -8,7 +8,7 @@ from typing import Literal, Unpack
 
 from msgspec import Struct
 
-from ..cost import Cost
+from ..cost import Cost, plain_number
 from ..dtypes import DType, passes_note
 from ..dtypes import dtype as named
 from ..ledger import Ledger, Row, read, write
@@ -67,10 +67,10 @@ class ProductFormats(Struct, frozen=True, kw_only=True):
             return None
         narrow = self.compute.rate == "fp8" and not out
         return Product(
-            m=m,
-            k=k,
-            n=n,
-            batch=batch,
+            m=plain_number(m),
+            k=plain_number(k),
+            n=plain_number(n),
+            batch=plain_number(batch),
             left=self.activations.name,
             right=self.weights.name,
             out="bf16" if narrow else self.out.name,

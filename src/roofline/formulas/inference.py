@@ -7,7 +7,7 @@ the square of queries and their own keys; earlier keys count in full.
 from fractions import Fraction
 from typing import Annotated, Literal, TypedDict, Unpack
 
-from ..cost import tidy
+from ..cost import plain_number, tidy
 from ..errors import FormulaError
 from ..ledger import Ledger, Row, read, write
 from ..operation import Attention
@@ -80,7 +80,16 @@ def attention(
     o = write("out", (batch, heads, q_len, values), result)
     if kernels == "flash":
         notes += ("flash: scores stay on chip; rescaling between blocks is not counted",)
-        kernel = Attention(batch=batch, heads=heads, queries=q_len, keys=kv_len, size=head_dim, kv_heads=kv, causal=causal, dtype=own.name)
+        kernel = Attention(
+            batch=plain_number(batch),
+            heads=plain_number(heads),
+            queries=plain_number(q_len),
+            keys=plain_number(kv_len),
+            size=plain_number(head_dim),
+            kv_heads=plain_number(kv),
+            causal=causal,
+            dtype=own.name,
+        )
         return Ledger(name, work, (q, k, v, o), notes, operation=kernel)
     square, kept = (batch, heads, q_len, kv_len), number(scores, dtype)
     between = (

@@ -1,5 +1,6 @@
 """Data movement: operations with little or no arithmetic."""
 
+from ..cost import plain_number
 from ..ledger import Ledger, read, send, write
 from ..operation import Streamed
 from ..resource import Resource
@@ -32,7 +33,7 @@ def transpose(rows: Dim, columns: Dim, *, dtype: Format = "bf16") -> Ledger:
     """
     one = number(dtype)
     moved = (read("x", (rows, columns), one), write("out", (columns, rows), one))
-    return Ledger("transpose", rows=moved, operation=Streamed(kind="transpose", elements=rows * columns))
+    return Ledger("transpose", rows=moved, operation=Streamed(kind="transpose", elements=plain_number(rows * columns)))
 
 
 @formula("concatenate", group="movement", example=(2**28,), aliases=("concat", "cat", "aten::cat"))

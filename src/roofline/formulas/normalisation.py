@@ -2,6 +2,7 @@
 
 from typing import Annotated, Literal, TypedDict, Unpack
 
+from ..cost import plain_number
 from ..ledger import Ledger, Row, read, write
 from ..operation import RowWise
 from ..ops.elementwise import POINTWISE
@@ -137,4 +138,4 @@ def reduction(
 
 
 def _rows(rows: Dim, columns: Dim, kind: str) -> RowWise:
-    return RowWise(rows=rows, columns=columns, kind=kind)
+    return RowWise(rows=plain_number(rows), columns=plain_number(columns), kind=kind)

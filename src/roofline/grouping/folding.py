@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..op_parts import summed
+from ..operation import Label
 from ..report import FoldInfo, OpInfo, Report
 from ..selection import Words, chosen_devices, narrow, per_device, per_step, stem
 
@@ -99,22 +100,23 @@ def _multiplicity(ops: Sequence[OpInfo]) -> str:
     return f"×{len(ops):,} layers" if len(ops) == scopes else f"×{len(ops):,} in {scopes:,} layers"
 
 
-def _starred(op: OpInfo, scopes: dict[str, str]) -> str:
+def _starred(op: OpInfo, scopes: dict[str, str]) -> Label:
     """The label with ``*`` for numbers in the scope and without the compiler's numbering, so that copies of one op have equal labels.
 
     ``scopes`` keeps the scopes that were seen.
     """
-    place, gap, what = op.label.rpartition("  ")
-    if place and place == op.scope:
-        if place not in scopes:
-            scopes[place] = _NUMBER.sub("*", place)
-        place = scopes[place]
-    return f"{place}{gap}{stem(what) if what == op.name else what}"
+    where = op.where
+    if where and where == op.scope:
+        if where not in scopes:
+            scopes[where] = _NUMBER.sub("*", where)
+        where = scopes[where]
+    return Label(where, stem(op.does) if op.what == op.name else op.does, op.sizes)
 
 
-def _label(ops: Sequence[OpInfo]) -> str:
+def _label(ops: Sequence[OpInfo]) -> Label:
     """The label of ops that fold: their common label, or one with ``*`` for the numbers that differ."""
-    return ops[0].label if len({op.label for op in ops}) == 1 else _starred(ops[0], {})
+    labels = {Label(op.where, op.does, op.sizes) for op in ops}
+    return labels.pop() if len(labels) == 1 else _starred(ops[0], {})
 
 
 def _sum(ops: Sequence[OpInfo]) -> OpInfo:
@@ -123,8 +125,7 @@ def _sum(ops: Sequence[OpInfo]) -> OpInfo:
         return ops[0]
     longest = max(ops, key=_op_weight)
     scope = longest.scope if len({op.scope for op in ops}) == 1 else _NUMBER.sub("*", longest.scope)
-    label = longest.label if len({op.label for op in ops}) == 1 else _starred(longest, {})
-    return summed(ops, name=f"{longest.name} and {len(ops) - 1:,} more", label=label, scope=scope)
+    return summed(ops, name=f"{longest.name} and {len(ops) - 1:,} more", label=_label(ops), scope=scope)
 
 
 class TableRows(Struct, frozen=True, kw_only=True):

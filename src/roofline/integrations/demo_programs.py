@@ -18,6 +18,7 @@ from ..formulas import batched_matmul, bias, layernorm, matmul, relu, scale, sof
 from ..jax import require_jax
 from ..ledger import Ledger
 from ..machine import Machine
+from ..operation import Label
 from ..report import Report
 from ..units import plain, show
 from ..workload import Op, Recording, Workload
@@ -216,7 +217,7 @@ def _measured(number: int, one: _Timed) -> Op:
         count += 1
     return Op(
         name=f"{one.label}.{number}",
-        label=one.label,
+        label=Label(does=one.label),
         scope=one.scope,
         cost=count * one.ledger.cost,
         count=count,

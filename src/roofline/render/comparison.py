@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ..checking import Check
 from ..comparison.promises import Kept, Promise, PromiseSum
-from ..comparison.values import TIME, Comparison, Delta, Figure, Side, summed
+from ..comparison.values import TIME, Comparison, Delta, Figure, Side, label_of_change, summed
 from ..cost import sum_or_unknown
 from ..units import number_of, percent, plain, rounded, show
 from .markdown import markdown_table, with_escapes
@@ -19,7 +19,6 @@ TOP = 20
 DIGITS = 3  # of the times of promises
 SAME = 0.005  # of the time: runs that differ by less are as fast as each other
 _NUMBER = re.compile(r"\d+")
-_SOURCE_LINE = re.compile(r":\d+$")
 _OF = {"step": "per step", "run": "by the run's wall clock", "ops": "by op time"}
 _TIMED = ["op", "matched by", "before", "after", "change", "share", "efficiency", "bound"]
 _WHOLE = ("step time", "run time", "peak memory", "ops")  # figures that are not sums over ops
@@ -92,18 +91,20 @@ def folded(deltas: Iterable[Delta]) -> list[Delta]:
     """The changes with ops merged whose labels differ only in the numbers of their scopes, the largest first."""
     alike: dict[tuple[str, ...], list[Delta]] = {}
     for delta in deltas:
-        where, gap, what = (delta.label or delta.name).rpartition("  ")
-        where = where if _SOURCE_LINE.search(where) else _NUMBER.sub("*", where)
+        where = _NUMBER.sub("*", delta.where) if delta.where == delta.scope else delta.where
         bounds = delta.before.bound or "", delta.after.bound or ""
-        alike.setdefault((where + gap + what, delta.matched, *bounds), []).append(delta)
-    rows = [_sum(f"{key[0]}  ×{len(some):,}", some) if len(some) > 1 else some[0] for key, some in alike.items()]
+        alike.setdefault((where, delta.what or delta.name, delta.was, delta.matched, *bounds), []).append(delta)
+    rows = [_sum(where, what, was, some) if len(some) > 1 else some[0] for (where, what, was, *_), some in alike.items()]
     return sorted(rows, key=lambda row: -abs((row.floor_change_s or 0.0) if row.change_s is None else row.change_s))
 
 
-def _sum(label: str, deltas: Sequence[Delta]) -> Delta:
+def _sum(where: str, what: str, was: str, deltas: Sequence[Delta]) -> Delta:
+    often = f"×{len(deltas):,}"
     return replace(
         deltas[0],
-        label=label,
+        label=f"{label_of_change(where, what, was)}  {often}",
+        where=where,
+        what=f"{what}  {often}",
         before=summed(one.before for one in deltas),
         after=summed(one.after for one in deltas),
         change_s=sum_or_unknown(one.change_s for one in deltas),

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from ..cost import NOTHING, Amount, Cost
 from ..graph import Graph
-from ..operation import Operation
+from ..operation import UNLABELLED, Label, Operation
 from ..resource import HBM, UNNAMED_WORK
 from ..units import parse
 from ..workload import AUTOTUNING, Array, Avoidable, Block, Hardware
@@ -38,7 +38,7 @@ class Subject(Struct, frozen=True, kw_only=True):
     phase: str = ""
     in_loop: bool = False
     towards: str = ""
-    label: str = ""
+    label: Label = UNLABELLED
     cost: Cost = NOTHING
     avoidable: tuple[Avoidable, ...] = ()
     takes: tuple[Array, ...] = ()

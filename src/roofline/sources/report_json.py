@@ -11,7 +11,7 @@ from ..errors import SourceError
 from ..files.input_limits import check_limit
 from ..grouping.folding import fold_infos
 from ..machine import Machine
-from ..operation import UNSTATED
+from ..operation import UNSTATED, Label
 from ..report import SCHEMA, AvoidableInfo, OpInfo, Report, StepInfo
 from ..rules.words import rule_kinds
 from ..workload import Avoidable, Counters, Device, Op, Recording, Saves, Share, Step, StepsOnDevice, Usual, Workload
@@ -37,7 +37,17 @@ def read_report(path: Path) -> Report:
         raise SourceError(f"{path}: not a roofline report: {error}") from None
     if report.schema != SCHEMA:
         raise SourceError(f"{path}: schema {report.schema!r} is not supported; this version reads {SCHEMA!r}")
+    if not any(op.does for op in report.ops):  # written before the parts of labels were
+        report = replace(report, ops=tuple(map(with_label_in_parts, report.ops)))
     return report if report.folds else replace(report, folds=fold_infos(report.ops))
+
+
+def with_label_in_parts(op: OpInfo) -> OpInfo:
+    where, _, what = op.label.rpartition("  ")
+    does, *words = what.split(" ")
+    while words and not any(letter.isdigit() for letter in words[0]):
+        does = f"{does} {words.pop(0)}"
+    return replace(op, where=where, does=does, sizes=" ".join(words))
 
 
 def stored_report(name: str | Path) -> Report | None:
@@ -89,7 +99,7 @@ def _step(step: StepInfo) -> Step:
 def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], both: tuple[StepsOnDevice, ...]) -> Op:
     return Op(
         name=op.name,
-        label=op.label,
+        label=Label(op.where, op.does, op.sizes),
         cost=Cost.of({**op.work, **op.bytes, **op.hops}) + Cost.of(op.known),
         count=op.count,
         kernels=op.kernels,
@@ -107,6 +117,8 @@ def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], bo
         by_step=by_step,
         by_device=by_device,
         by_step_and_device=both,
+        operation=op.operation,
+        shapes=op.shapes,
         compiled=op.compiled or UNSTATED,
         avoidable=tuple([_avoidable(reason) for reason in op.avoidable]) if op.avoidable else (),
         notes=op.notes,

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from ..cost import Cost
 from ..formulas.network import Network
 from ..graph.fusion import grouped
+from ..operation import Label
 from ..resource import HBM
 from ..rule_failures import RuleFailures
 from ..torch_prices import price
@@ -151,13 +152,11 @@ def _kernel(nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list
     reduces = any(nodes[index].rows is not None for index in group)
     largest = max(group, key=lambda index: nodes[index].elements)
     scope = _common([nodes[index].op.scope for index in group])
-    shape = nodes[largest].op.work_label
-    words = f"{', '.join(names)}: {shape.partition(' ')[2]}"
     return replace(
         first,
         name=f"fused {' '.join(names)}",
         cost=cost,
-        label=f"{scope}  {words}" if scope else words,
+        label=Label(scope, f"{', '.join(names)}:", nodes[largest].op.label.sizes),
         category="reduction fusion" if reduces else "pointwise fusion",
         scope=scope,
         avoidable=(),

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ..cost import Cost
 from ..formulas.network import Network
+from ..operation import Label
 from ..resource import HBM, UNNAMED_WORK
 from ..rule_failures import RuleFailures
 from ..torch_prices import Call, Priced, price
@@ -71,17 +72,17 @@ def op_of(seen: Seen, call: Call) -> Op:
         avoidable=price_of.recomputed,
         conventions=dict(price_of.by_convention),
         notes=price_of.notes,
+        shapes=tuple([tensor.shape for tensor in call.all_tensors if tensor.shape][:3]),
     )
 
 
-def label(scope: str, call: Call, number: str) -> str:
+def label(scope: str, call: Call, number: str) -> Label:
     """The label of a call: scope, operator, shapes and number format.
 
     >>> from roofline.torch_prices import Tensor
-    >>> label("layers/0/mlp", Call("aten::mm", args=(Tensor((8, 4)), Tensor((4, 2)))), "bf16")
+    >>> str(label("layers/0/mlp", Call("aten::mm", args=(Tensor((8, 4)), Tensor((4, 2)))), "bf16"))
     'layers/0/mlp  mm 8x4, 4x2 bf16'
     """
     name = call.op.rpartition("::")[2]
     shapes = ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in call.all_tensors[:3])
-    words = " ".join(word for word in (name, shapes, number) if word)
-    return f"{scope}  {words}" if scope else words
+    return Label(scope, name, " ".join(word for word in (shapes, number) if word))

@@ -8,7 +8,7 @@ from math import prod
 
 from msgspec import Struct
 
-from ..cost import NOTHING, Cost
+from ..cost import NOTHING, Cost, plain_number
 from ..errors import FormulaError
 from ..formulas import convolution
 from ..formulas.convolution import Direction
@@ -80,7 +80,7 @@ class Convolution(Struct, frozen=True, kw_only=True):
             return None
         features = self.in_channels // self.groups * self.out_channels * products
         taps = prod(axis.taps for axis in self.axes)
-        return BySize(batch=self.batch, features=features, pairs=taps, bytes=cost.known(HBM), compute=compute)
+        return BySize(batch=self.batch, features=features, pairs=taps, bytes=plain_number(cost.known(HBM)), compute=compute)
 
     def cost(self, direction: Direction, activations: str, weights: str, result: str, compute: str) -> Cost:
         """Its work and bytes in one direction."""

@@ -47,7 +47,7 @@ def dtype(state: State, words: Words) -> None:
     whole = not equals and not weights_only and number.rate in FLOATS
     changed = 0
     for index, op in state:
-        if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in op.label):
+        if isinstance(op.operation, Product) and (not equals or scope in op.scope or scope in str(op.label)):
             changed += _product(state, index, op, op.operation, number.name, weights_only, whole)
     if whole and (changed or any(isinstance(op.operation, Convolution) for _, op in state)):
         changed += _change_other_kernels(state, number)

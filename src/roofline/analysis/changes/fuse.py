@@ -73,7 +73,7 @@ def fuse(state: State, words: Words) -> None:
 
 def _is_chosen(op: Op, scope: str) -> bool:
     """Whether the word after ``fuse`` means an op."""
-    return scope == "all" or scope in op.scope or scope in op.label or scope in op.module
+    return scope == "all" or scope in op.scope or scope in str(op.label) or scope in op.module
 
 
 def chains_inside(state: State, chosen: Indexed) -> list[tuple[Indexed, Chain]]:

@@ -6,6 +6,7 @@ from math import hypot
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ...operation import Label
 from ...workload import Op, Recording
 from ..expected_times import predict_op
 from .changed_steps import FIRST_WAIT_S, host_bounds, host_wait_s, launching_bounds
@@ -99,7 +100,7 @@ def _added(state: State, changed: Mapping[int, Changed]) -> list[tuple[Op, Chang
         op = replace(
             runs_with,
             name=each.name,
-            label=f"{runs_with.label.partition('  ')[0]}  {each.word} for {runs_with.name}",
+            label=Label(runs_with.label.where, each.word, f"for {runs_with.name}"),
             cost=cost,
             operation=each.operation,
             category=each.word,

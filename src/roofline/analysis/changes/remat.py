@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from ...cost import NOTHING, Cost
 from ...graph.row_chains import Chain
-from ...operation import Product
+from ...operation import Label, Product
 from ...rules.recomputation.recomputed import KIND as RECOMPUTED
 from ...workload import Op
 from .avoided import remove_avoidable
@@ -127,7 +127,7 @@ def _one_layer(state: State, forward: list[tuple[int, Op]]) -> list[tuple[int, O
     return [(index, op) for index, op in forward if places[index] <= products[-2]] if len(products) > LAYER else []
 
 
-def _kind(op: Op) -> tuple[str, Cost]:
+def _kind(op: Op) -> tuple[Label, Cost]:
     """A key that is equal for the same op of different layers."""
     return op.label, op.cost
 

@@ -1,16 +1,13 @@
 """Which levers a finding about kernels has: those for the ops with most of the saving, by what they do, and in what loop they run."""
 
-import re
 from collections.abc import Sequence
 from heapq import nlargest
-from math import prod
 
-from ...dtypes import dtype
-from ...operation import GATHERED, Convolution, Operation, Streamed
+from ...operation import GATHERED, Convolution, Operation, Scattered, Streamed
 from ...resource import HBM
 from ...rules.words import page
 from ...workload import Op
-from ..op_times import OpTimes, values_at
+from ..op_times import OpTimes
 from .evidence import LEVERS
 from .writing import Writer
 
@@ -30,17 +27,16 @@ MOST_SAVING = 100  # ops with the largest savings, which decide on the advice
 # and 80% of their time with unroll=8, one with 274 as long as before.
 SHORT_LOOP = 100
 LINEAR = "linear"  # the group of kernels of loops that compute linear recurrences
-SUM = "sum "  # prefix of the labels of a compiler's sums; its other reductions can be matmuls with one row
+SUM = "sum"  # what a compiler's sums do; its other reductions can be matmuls with one row
+SUM_AT_PLACES = "scatter-add"  # what a framework calls it
 POOL_GRADIENT = "select and scatter"  # how XLA names the gradient of a maximum over windows
 MATMULS, CONVOLUTIONS, ATTENTION = "matmuls", "convolutions", "attention kernels"  # kinds of work on a matrix unit
-_ROWS = r"(?:index|gather|index_select|embedding) \d+x\d+[, ]"  # PyTorch's, by rows of a matrix
-_TOP_K = r"(?i)(gpu )?top.?k\b"
-_NARROW_SUM = r"scatter-add (bf16|fp16)\b"
+OF_ROWS = frozenset(("index", "gather", "index_select", "embedding"))  # PyTorch's operators that read rows of a matrix
+TOP_K = frozenset(("topk", "top k", "gpu topk"))
+NARROW_SUMS_IN = ("bf16", "fp16")
 MANY_GROUPS = 16  # of channels of a convolution: fewer run in kernels for dense ones (a choice)
-_FP32 = r"\bfp32\b"
-_SUMS = r"scatter-add (\w+)\[(\d+(?:,\d+)*)\]"
+FP32 = ("fp32", "tf32")  # in which convolutions of arrays in fp32 multiply
 MOST_SUMS, ROWS_EACH = 1_000, 64  # a scatter that adds many rows to few: most rows of its result, least bytes over those of its result
-_SHAPE = r"\d+(?:x\d+){2,}"
 
 
 def cases_of(kind: str, writer: Writer, op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> tuple[Sequence[str], Sequence[int]]:
@@ -67,7 +63,7 @@ def cases_of(kind: str, writer: Writer, op_times: OpTimes, ids: Sequence[int], w
     if (kind, most) == ("memory", "scatter"):
         return replacements(op_times, advised[0]), advised
     if most == "convolution" and GROUPED in words.cases and _is_depthwise(op_times, advised[0]):
-        return ((GROUPED_FP32,) if re.search(_FP32, op_times.words("label")[advised[0]]) else ()) + (GROUPED,), advised
+        return ((GROUPED_FP32,) if _multiplies_in_fp32(op_times, advised[0]) else ()) + (GROUPED,), advised
     return (most,) if most in words.cases else cases, advised
 
 
@@ -89,20 +85,22 @@ def _are_linear(op_times: OpTimes, ids: Sequence[int], won: Sequence[float]) -> 
 
 def replacements(op_times: OpTimes, id: int) -> Sequence[str]:
     """The cases for a scatter or a sort, which are memory-bound: what to use in its place."""
-    what = op_times.words("work_label")[id]
-    few = (FEW_SUMS,) if _adds_to_few(op_times.ops[id], what) else ()
-    narrow = (NARROW_SUMS,) if re.match(_NARROW_SUM, what) else ()
-    return (*few, *narrow, categories_of(op_times, [id])[0])
+    op = op_times.ops[id]
+    cases = categories_of(op_times, [id])
+    if isinstance(sums := op.operation, Scattered) and op.label.does == SUM_AT_PLACES:
+        narrow = [NARROW_SUMS] if sums.number in NARROW_SUMS_IN else []
+        cases = [*([FEW_SUMS] if _adds_to_few(op, sums) else []), *narrow, *cases]
+    return cases
 
 
-def _adds_to_few(op: Op, what: str) -> bool:
-    """Whether a scatter adds many rows to each of a few, by its bytes and the shape in its label."""
-    found = re.match(_SUMS, what)
-    if found is None:
-        return False
-    rows, *others = map(int, found[2].split(","))
-    result = rows * prod(others) * dtype(found[1]).bits / 8
-    return rows <= MOST_SUMS and op.cost.known(HBM) >= ROWS_EACH * result * max(op.count, 1)
+def _adds_to_few(op: Op, sums: Scattered) -> bool:
+    """Whether a scatter adds many rows to each of a few, by its bytes and those of its result."""
+    return sums.rows <= MOST_SUMS and op.cost.known(HBM) >= ROWS_EACH * sums.bytes * max(op.count, 1)
+
+
+def _multiplies_in_fp32(op_times: OpTimes, id: int) -> bool:
+    operation = op_times.operations[id]
+    return isinstance(operation, Convolution) and operation.compute in FP32
 
 
 def _is_depthwise(op_times: OpTimes, id: int) -> bool:
@@ -118,37 +116,37 @@ def _is_gathered(operation: Operation | None) -> bool:
 
 def categories_of(op_times: OpTimes, ids: Sequence[int]) -> list[str]:
     """The category of each op that decides on its levers: what it does, or that a compiler generated its kernel."""
-    each = list(zip(values_at(op_times.category, ids), values_at(op_times.words("work_label"), ids), strict=True))
-    known = {one: _category(*one) for one in {*each}}
-    return list(map(known.__getitem__, each))
+    return [_category(op_times.ops[id]) for id in ids]
 
 
-def _category(category: str, what: str) -> str:
-    category = next((word for word in ("scatter", "gather") if what.startswith(word)), category)
-    if what.startswith(POOL_GRADIENT):
+def _category(op: Op) -> str:
+    does, shapes = op.label.does, op.shapes
+    category = next((word for word in ("scatter", "gather") if does.startswith(word)), op.category)
+    if does.startswith(POOL_GRADIENT):
         return "pooling"
-    if category == "sort" and re.match(_TOP_K, what):
+    if category == "sort" and does.lower() in TOP_K:
         return "top-k"
-    if category == "gather" and re.match(_ROWS, what):
+    if category == "gather" and does in OF_ROWS and shapes and len(shapes[0]) == 2:
         return "gather of rows"
-    if category == "convolution" and (axes := _depthwise_axes(what)):
+    if category == "convolution" and (axes := _depthwise_axes(shapes)):
         return "depthwise convolution" if axes > 1 else "depthwise convolution along one axis"
-    if what.startswith("triton_tem_"):
-        return "flex attention" if "flex_attention" in what else "template"
+    if does.startswith("triton_tem_"):
+        return "flex attention" if "flex_attention" in does else "template"
     if category.endswith(COMPILED):
-        return "reduction" if what.startswith(SUM) else COMPILED
+        return "reduction" if does == SUM else COMPILED
     return category
 
 
-def _depthwise_axes(what: str) -> int:
-    """The axes of the windows of a depthwise convolution in PyTorch's label: it has several channels, and weights for one each; else 0.
+def _depthwise_axes(shapes: Sequence[Sequence[int]]) -> int:
+    """The axes of the windows of a depthwise convolution of PyTorch, by its first arrays: the input, or its gradient, has several channels,
+    and the weights have one each; else 0.
 
-    >>> _depthwise_axes("convolution_backward 32x512x500, 32x512x500, 512x1x31 bf16"), _depthwise_axes("conv2d 64x1x28x28, 32x1x3x3 fp32")
+    >>> _depthwise_axes([(32, 512, 500), (32, 512, 500), (512, 1, 31)]), _depthwise_axes([(64, 1, 28, 28), (32, 1, 3, 3)])
     (1, 0)
     """
-    shapes = [[*map(int, found.split("x"))] for found in re.findall(_SHAPE, what)]
-    is_depthwise = len(shapes) > 1 and shapes[-2][1] > 1 == shapes[-1][1]
-    return sum(side > 1 for side in shapes[-1][2:]) if is_depthwise else 0
+    *_, of, weights = ((), (), *[shape for shape in shapes if len(shape) > 2])
+    is_depthwise = len(of) > 1 and of[1] > 1 == weights[1]
+    return sum(side > 1 for side in weights[2:]) if is_depthwise else 0
 
 
 def matrix_work(op_times: OpTimes, ids: Sequence[int]) -> str:
@@ -161,6 +159,6 @@ def matrix_work(op_times: OpTimes, ids: Sequence[int]) -> str:
 def _matrix_work(op_times: OpTimes, id: int) -> str:
     """The name for an op on a matrix unit; a TPU's profiler has matmuls in the category of convolutions too."""
     category = op_times.category[id]
-    if category == "convolution" and "conv" in op_times.words("work_label")[id].partition(" ")[0]:
+    if category == "convolution" and "conv" in op_times.ops[id].label.does:
         return CONVOLUTIONS
     return ATTENTION if category == "attention" else MATMULS

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ...workload import Op
 from ..op_times import OpTimes, values_at
 from .clock import Clock
 from .evidence import Evidence, Saving
@@ -17,9 +18,7 @@ from .reachable import reachable
 LEAST_CALLS = 8  # of a cell, or a convolution of one image, in a step
 CELLS = frozenset(("aten::_thnn_fused_lstm_cell", "aten::_thnn_fused_gru_cell", "aten::lstm_cell", "aten::gru_cell"))
 MANY_ROWS = 32  # calls of a matmul of one row: fewer may be equal layers
-_ONE_SAMPLE = re.compile(r"\S+ 1x\d+x\d+x\d+")  # a convolution's input: one image
-_ONE_ROW = re.compile(r"(?:addmm \d+, |mm )1x\d+, ")
-_SIZED = re.compile(r" \d")
+MATMULS = ("mm", "addmm")  # their last two arrays are multiplied
 MANY_CALLS, FEW_OPS, MOST_LAUNCHES = 100, 8, 0.8  # at most so many ops, each called so often, have this share of all launches of a step
 _UPDATE, _SEVERAL = ".step", re.compile("_foreach_|_fused_")  # the scope of an optimizer's ops, and those on several parameters at once
 LEAST_UPDATES = 0.3  # of all launches (a choice: fusing fewer saves little)
@@ -53,20 +52,30 @@ def _updating(op_times: OpTimes, ids: Sequence[int]) -> float:
 
 def _loop_around(op_times: OpTimes, ids: Sequence[int], steps: int) -> str:
     """What a step loops over: cells, in training convolutions or matmuls of one sample, or any few operators; empty if nothing."""
-    names, phases, labels = op_times.words("name"), op_times.words("phase"), op_times.words("work_label")
+    names, phases = op_times.words("name"), op_times.words("phase")
     if any(names[id] in CELLS and _calls(op_times, id, steps) for id in ids):
         return BY_TIME
     convolutions = [id for id in ids if op_times.category[id] == CONVOLUTION and phases[id] == "forward"]
-    looped = [id for id in convolutions if _ONE_SAMPLE.match(labels[id]) and _calls(op_times, id, steps)]
-    rows = [id for id in ids if phases[id] == "forward" and _ONE_ROW.match(labels[id])]
+    looped = [id for id in convolutions if _is_of_one_image(op_times.ops[id]) and _calls(op_times, id, steps)]
+    rows = [id for id in ids if phases[id] == "forward" and _is_of_one_row(op_times.ops[id])]
     by_row = any(_calls(op_times, id, steps, MANY_ROWS) for id in rows)
     if by_row or (looped and 2 * len(looped) > len(convolutions)):
         return BY_SAMPLE
     repeated = [id for id in ids if _calls(op_times, id, steps, MANY_CALLS)]
-    if not all(_SIZED.search(labels[id]) for id in repeated):  # without shapes, calls of all sizes are one op
+    if not all(op_times.ops[id].shapes for id in repeated):  # without shapes, calls of all sizes are one op
         return ""
     mine, every = (sum(values_at(op_times.launches, those)) for those in (repeated, ids))
     return BY_ITERATION if 0 < len(repeated) <= FEW_OPS and mine >= MOST_LAUNCHES * every else ""
+
+
+def _is_of_one_image(op: Op) -> bool:
+    """Whether the first array of an op is a batch of one image."""
+    return bool(op.shapes) and len(op.shapes[0]) > 3 and op.shapes[0][0] == 1
+
+
+def _is_of_one_row(op: Op) -> bool:
+    """Whether an op is a matmul with one row."""
+    return op.label.does in MATMULS and len(op.shapes) > 1 and op.shapes[-2][0] == 1
 
 
 def _calls(op_times: OpTimes, id: int, steps: int, least: int = LEAST_CALLS) -> bool:

@@ -145,7 +145,7 @@ def count_and_longest(op_times: OpTimes, ids: Sequence[int]) -> str:
 
 
 def op_name(op: Op) -> str:
-    label, name = op.work_label, op.name
+    label, name = op.label.what, op.name
     name = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     return f"{label} ({name})" if label and label != op.name else name
 

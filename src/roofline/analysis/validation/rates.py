@@ -125,7 +125,7 @@ def _is_measured(machine: MachineInfo, resource: str) -> bool:
 
 
 def _is_scaled(one: CeilingInfo) -> bool:
-    return any(other.note.startswith("full rate") for other in one.others)
+    return one.fraction < 1
 
 
 def _near(rate: float, other: float) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from ...cost import NOTHING
-from ...operation import Operation
+from ...operation import UNLABELLED, Label, Operation
 from ...workload import Array, Op, Workload
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform, detect_platform
@@ -169,7 +169,7 @@ def op_of(
     run: Running,
     origin: Origin,
     *,
-    label: str = "",
+    label: Label = UNLABELLED,
     takes: tuple[Array, ...] = (),
     gives: tuple[Array, ...] = (),
     operation: Operation | None = None,

@@ -9,7 +9,7 @@ from ...cost import NOTHING, Cost
 from ...errors import FormulaError, SourceError
 from ...graph import NO_KERNEL, Operator
 from ...graph.facts.biases import bias_kernel
-from ...operation import Operation
+from ...operation import Label, Operation
 from ...resource import HBM
 from ...rule_failures import RuleFailures
 from ...schedule import Schedule
@@ -117,7 +117,7 @@ class Review:
         beside = [number for number, run in enumerate(self.running) if compiled(run.instruction, run.price).beside]
         return self._failures.attempt("schedules", schedule_of, self._compiled, ops, frozenset(beside))
 
-    def label(self, computation: int, index: int, scope: str, location: str) -> str:
+    def label(self, computation: int, index: int, scope: str, location: str) -> Label:
         """The label of an instruction, whose scope and source line are known."""
         instruction = self.module.computations[computation].instructions[index]
         product, is_split = self._product(*self._representative(computation, index))
@@ -131,9 +131,9 @@ class Review:
         parts = self.values.body(instruction) or ()
         return self._failures.attempt("labels", wording, instruction, product, is_split, parts) or Wording(instruction.opcode, "")
 
-    def _label(self, instruction: Instruction, words: Wording, origin: Origin) -> str:
+    def _label(self, instruction: Instruction, words: Wording, origin: Origin) -> Label:
         parts = self.values.body(instruction) or ()
-        return self._failures.attempt("labels", label, instruction, words, parts, origin, self.module.name) or instruction.name
+        return self._failures.attempt("labels", label, instruction, words, parts, origin, self.module.name) or Label(does=instruction.name)
 
     def value(self, computation: int, index: int) -> str:
         """The fingerprint of the value of a product or convolution, to find other programs that compute the same; empty for other

@@ -11,6 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from ...dtypes import dtype, wider
+from ...operation import Label
 from ...workload import source_line
 from ..ir.module import Instruction
 from ..ir.shapes import NUMBERS, Shape
@@ -74,18 +75,20 @@ def _multiplied_in(product: Product, result: Shape) -> str:
     return wider(*(shape.number for shape in shapes)).name if shapes else _format(result.dtype)
 
 
-def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction], origin: Origin, program: str) -> str:
+def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction], origin: Origin, program: str) -> Label:
     """The label of an instruction: where it comes from, what it does, and its sizes."""
     where = origin.scope or source_line(origin.location) or program.removeprefix("jit_")
     parts = tuple(parts)
     exchange = exchange_alone(parts) or (started(parts) or instruction).opcode.removesuffix("-start").removesuffix("-done")
     if exchange in _EXCHANGES:  # the framework's name is that of the op that needs it, or the names of several for a combined one
-        return f"{where}  {exchange} {words.sizes}"
-    if words.is_product:
-        return f"{where}  {_product_word(origin.op_name, words.main)} {words.sizes}"
-    if origin.op_name.endswith(_PRODUCTS) and not any(part.opcode in _MULTIPLYING for part in (instruction, *parts)):
-        return f"{where}  {words.main} {words.sizes}"  # a cast or a transpose made for a product
-    return f"{where}  {_word(origin.op_name, words.main)} {words.sizes}"
+        does = exchange
+    elif words.is_product:
+        does = _product_word(origin.op_name, words.main)
+    elif origin.op_name.endswith(_PRODUCTS) and not any(part.opcode in _MULTIPLYING for part in (instruction, *parts)):
+        does = words.main  # a cast or a transpose made for a product
+    else:
+        does = _word(origin.op_name, words.main)
+    return Label(where, does, words.sizes)
 
 
 def _product_word(name: str, otherwise: str) -> str:

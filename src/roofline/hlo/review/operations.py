@@ -1,10 +1,23 @@
 """The operation of a kernel with its sizes, for predictions: a product, attention, a collective, or a streaming kernel."""
 
 from collections.abc import Iterable
+from math import prod
 
-from ...cost import Cost
+from ...cost import Cost, plain_number
 from ...errors import FormulaError, SourceError
-from ...operation import BYTE_TRANSPOSE, COMPLEX, GATHERED, INTERLEAVED, Attention, Collective, Convolution, Operation, Product, Streamed
+from ...operation import (
+    BYTE_TRANSPOSE,
+    COMPLEX,
+    GATHERED,
+    INTERLEAVED,
+    Attention,
+    Collective,
+    Convolution,
+    Operation,
+    Product,
+    Scattered,
+    Streamed,
+)
 from ...resource import HBM
 from ..ir.module import Computation, Instruction
 from ..ir.shapes import Shape
@@ -25,6 +38,7 @@ _ACCESSES = """
 scatter sort topk gather reduce-window select-and-scatter rng-bit-generator dynamic-slice custom-call fft cholesky
 triangular-solve
 """
+SCATTER = "scatter"
 _IRREGULAR = frozenset(_ACCESSES.split())
 _REDUCED = 64  # a reduction to fewer than one element in this many does not stream
 NARROW = 8  # bits of elements that are transposed one by one
@@ -46,6 +60,8 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
         return _attention(kernels, instruction)
     if (kind := instruction.opcode.removesuffix("-start")) in _EXCHANGES:
         return _exchange(kernels, instruction, kind, cost)
+    if SCATTER in kernels.values.opcodes(instruction):
+        return _scattered(instruction)
     if kernels.platform == "gpu" and instruction.opcode == "fusion" and kernels.values.opcodes(instruction) & _IRREGULAR == {"gather"}:
         return Streamed(kind=GATHERED)
     if kernels.platform != "gpu" or not _streams(kernels, instruction):
@@ -60,6 +76,14 @@ def operation(kernels: Kernels, index: int, cost: Cost) -> Operation | None:
     elif _computes_complex_numbers(parts):
         kind = COMPLEX
     return Streamed(kind=kind, narrowed=_narrowed(instruction, body))
+
+
+def _scattered(instruction: Instruction) -> Scattered | None:
+    """A scatter by the rows of its result."""
+    shape = next((leaf for leaf in instruction.shape.leaves if leaf.is_array), None)
+    if shape is None or not shape.dims:
+        return None
+    return Scattered(rows=shape.dims[0], columns=prod(shape.dims[1:]), number=shape.number.name)
 
 
 def _narrowed(instruction: Instruction, body: Computation | None) -> int:
@@ -173,7 +197,7 @@ def _convolution(kernels: Kernels, instruction: Instruction, cost: Cost) -> Conv
         batch, features, pairs = (called_convolution_sizes if is_call else convolution_sizes)(site)
     except (Misfit, SourceError, FormulaError, IndexError, ValueError):
         return None
-    moved = cost.known(HBM) if alone and HBM not in cost.unknown else None
+    moved = plain_number(cost.known(HBM)) if alone and HBM not in cost.unknown else None
     groups = product.feature_group_count
     return Convolution(batch=batch, features=features, pairs=pairs, bytes=moved, compute=compute, groups=groups)
 

@@ -1,6 +1,5 @@
 """What Python says of the report on a page, and of two that are compared: sentences and figures that the page shows as they are."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +25,6 @@ LONGEST_LABEL = 60  # letters of an op's label in a sentence
 # Columns that only a comparison of measured times has, and only one of minimum times and costs.
 _TIMED = ("before_s", "after_s", "change_s", "speedup", "before_efficiency", "after_efficiency")
 _COUNTED = ("floor_change_s", *(f"{when}_{key}" for when in ("before", "after") for key in ("floor_s", "flops", "hbm", "launches")))
-_BEFORE = re.compile(r" \(before: .*?\)(?=  |$)")  # what the op was before, in the label of a change
 
 
 def words_json(report: Report, before: Report | None = None, comparison: Comparison | None = None) -> bytes:
@@ -122,7 +120,7 @@ def _largest_changes(found: Comparison) -> list[str]:
     """The ops whose time grew most and shrank most, equal ops as one, where that is a notable part of the time."""
     if found.basis != TIME or not found.after.time_s:
         return []
-    changes = [(one.change_s or 0.0, _BEFORE.sub("", one.label or one.name)) for one in folded(found.deltas)]
+    changes = [(one.change_s or 0.0, f"{one.where} {one.what or one.name}") for one in folded(found.deltas)]
     whole = f" per {found.per}" if found.per else " over the whole run" if found.speedup_of == "step" else ""
     said = []
     for word, (seconds, label) in (("increase", max(changes, default=(0.0, ""))), ("decrease", min(changes, default=(0.0, "")))):

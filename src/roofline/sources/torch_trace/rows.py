@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ...cost import Cost
-from ...operation import Streamed
+from ...operation import UNLABELLED, Streamed
 from ...resource import PCIE
 from ...rule_failures import RuleFailures
 from ...torch_prices.call import RECORD_SHAPES
@@ -286,7 +286,7 @@ class DeviceRows:
             notes.append(f"{UNPRICED}record with {missing}")
         return Subject(
             name=priced.name,
-            label=label(priced.name, priced.args) if execution.op != NONE else "",
+            label=label(priced.name, priced.args) if execution.op != NONE else UNLABELLED,
             module=context.region,
             category=price.category or ("kernel" if execution.op == NONE else "unknown"),
             scope="/".join(context.scope),

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from ....operation import Label
 from ....torch_prices import CPP_TYPES, Tensor
 
 _TENSORS = ("TensorList", "Tensor[]")
@@ -111,16 +112,16 @@ def first_shapes(args: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
     return tuple([tuple(tensor.shape) for tensor in _first(args)])
 
 
-def label(name: str, args: Sequence[Any]) -> str:
+def label(name: str, args: Sequence[Any]) -> Label:
     """A short label for an op: its name and the shapes and format of its first tensors.
 
-    >>> label("aten::mm", (Tensor((8, 4), CPP_TYPES["float"]), Tensor((4, 2), CPP_TYPES["float"])))
+    >>> str(label("aten::mm", (Tensor((8, 4), CPP_TYPES["float"]), Tensor((4, 2), CPP_TYPES["float"]))))
     'mm 8x4, 4x2 fp32'
     """
     tensors = _first(args)
     short = name.rpartition("::")[2]
     if not tensors:
-        return short
+        return Label(does=short)
     shapes = ", ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
     number = next((tensor.dtype.name for tensor in tensors if tensor.dtype is not None), "")
-    return f"{short} {shapes} {number}".rstrip()
+    return Label(does=short, sizes=f"{shapes} {number}".rstrip())
