@@ -78,10 +78,10 @@ def test_rows_that_are_read_twice_come_from_main_memory_once_if_caches_hold_them
     samples = evaluate(kernel, scalars, case.grid, [0], whole)
     row = 4096 * 2
     common = {"blocks": 1000, "per_core": 8}
-    held = traffic_of(wave, samples, slots=1000, l1_bytes=1e9, l2_bytes=1e9, **common)
+    held = traffic_of(wave, samples, l1_bytes=1e9, l2_bytes=1e9, **common)
     # A row in and out of each block; the two vectors of weights once.
     assert (held.hbm, held.block_l1, held.block_l2) == (1000 * 2 * row + 2 * row, 5 * row, 4 * row)
-    missed = traffic_of(wave, samples, slots=1000, l1_bytes=0.0, l2_bytes=held.hbm / 2, **common)
+    missed = traffic_of(wave, samples, l1_bytes=0.0, l2_bytes=held.hbm / 2, **common)
     assert missed.hbm == held.hbm + 1000 * row / 2  # L2 holds half of what is read again
 
 
@@ -275,7 +275,7 @@ def test_what_is_changed_in_place_is_read_and_written() -> None:
     arguments = {"n": 4096, "lens": np.full(8, 16), "ids": np.arange(8)}
     kernel = read_ir(GATHERED)
     wave, samples = evaluate(kernel, arguments, (8, 1, 1), range(8)), evaluate(kernel, arguments, (8, 1, 1), range(8), whole)
-    found = traffic_of(wave, samples, blocks=8, slots=8, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
+    found = traffic_of(wave, samples, blocks=8, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
     # 32 bytes in and out for each block; the indices and lengths of all blocks are in one sector each, asked for once by each block.
     assert found.hbm == 8 * (32 + 32) + 2 * 8 * 32
 
@@ -302,8 +302,47 @@ tt.func public @windows(%x: !tt.ptr<f32>) {
 def test_windows_that_overlap_count_what_they_share_once() -> None:
     kernel = read_ir(WINDOWS)
     wave, samples = evaluate(kernel, {}, (4, 1, 1), range(4)), evaluate(kernel, {}, (4, 1, 1), range(4), whole)
-    found = traffic_of(wave, samples, blocks=4, slots=4, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
+    found = traffic_of(wave, samples, blocks=4, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
     assert found.hbm == 4 * (64 + 8) * 4  # 64 values, and 8 more of the window behind
+
+
+RETURNS = """
+tt.func public @returns(%x: !tt.ptr<f32>, %n: i32) {
+  %c64 = arith.constant 64 : i32
+  %c0 = arith.constant 0 : i32
+  %block = tt.get_program_id x : i32
+  %first = arith.muli %block, %c64 : i32
+  %over = arith.cmpi sge, %first, %n : i32
+  cf.cond_br %over, ^bb1, ^bb2(%first : i32)
+^bb1:  // pred: ^bb0
+  tt.return
+^bb2(%at: i32):  // pred: ^bb0
+  %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %wide = tt.splat %at : i32 -> tensor<64xi32>
+  %index = arith.addi %wide, %range : tensor<64xi32>
+  %base = tt.splat %x : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %here = tt.addptr %base, %index : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+  scf.for %k = %c0 to %c64 step %c64  : i32 {
+    %a = tt.load %here : tensor<64x!tt.ptr<f32>>
+    %b = arith.addf %a, %a : tensor<64xf32>
+    tt.store %here, %b : tensor<64x!tt.ptr<f32>>
+  } loc("k.py":7:0)
+  tt.return
+}
+"""
+
+
+def test_blocks_that_return_early_do_nothing() -> None:
+    kernel = read_ir(RETURNS)
+    wave = evaluate(kernel, {"n": 128}, (8, 1, 1), range(8))
+    # Blocks 0 and 1 of 8 begin below 128; the others compute a few scalars.
+    assert wave.code[:2].tolist() == [1, 1]
+    assert max(wave.code[2:]) < 0.02
+    found = traffic_of(wave, evaluate(kernel, {"n": 128}, (8, 1, 1), range(8), whole), blocks=8, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
+    assert found.hbm == 2 * 2 * 64 * 4
+    (loop,) = wave.loops
+    assert (loop.mean, loop.runs.tolist()) == (1, [True, True] + [False] * 6)
+    assert work_of(kernel, {id(loop.operation): loop.mean}, wave.sides) == {"vector/fp32": 2 / 8 * 64}
 
 
 DESCRIBED = """

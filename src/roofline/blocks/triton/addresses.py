@@ -4,7 +4,8 @@ The IR is evaluated with the real sizes and strides, for many blocks at once: a 
 tensor has its own axes behind that of the blocks. Whole numbers that are loaded come from the tensor that was given, if it has values;
 else they are taken as different from one another (`Guess`), which tells what indices touch, but no mask and no loop's end. Other values
 from memory are unknown (``None``), and so is what is computed from them.
-Loops are evaluated for their first two iterations: addresses move by the difference in each later one.
+Loops are evaluated for their first two iterations: addresses move by the difference in each later one. Of branches, and behind early
+returns, each block runs the side that its condition says, both where that is unknown.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from .ir import Kernel, Operation, Type
+from .ir import BLOCK, Kernel, Operation, Type
 
 Array = Any  # of whole numbers, or of truth values
 Known = Array | None
@@ -36,7 +37,7 @@ class Descriptor(Struct, frozen=True):
 class Access(Struct, frozen=True):
     """A load or store as the blocks run it: byte addresses and mask of its first execution, and, for each loop around it from the
     outermost, how often it runs and by how many bytes the addresses move in an iteration. ``None`` is unknown; addresses then come from
-    memory.
+    memory. ``runs`` says which blocks get there, ``None`` that all may.
     """
 
     operation: Operation
@@ -45,6 +46,7 @@ class Access(Struct, frozen=True):
     mask: Known
     trips: tuple[Known, ...]
     moves: tuple[Known, ...]
+    runs: Known = None
 
     @property
     def is_store(self) -> bool:
@@ -52,18 +54,32 @@ class Access(Struct, frozen=True):
 
 
 class Loop(Struct, frozen=True):
-    """A loop and how often it runs in each block; of an inner loop, in each iteration of the outer one."""
+    """A loop and how often it runs in each block that gets there (``runs``); of an inner loop, in each iteration of the outer one."""
 
     operation: Operation
     trips: Known
     outer: tuple[Operation, ...]
+    runs: Known = None
+
+    @property
+    def mean(self) -> float:
+        """How often it runs on average, once if that is not known."""
+        if self.trips is None:
+            return 1.0
+        if self.runs is None or not np.any(self.runs):
+            return float(np.mean(self.trips))
+        return float(np.mean(np.broadcast_to(self.trips, self.runs.shape), where=self.runs))
 
 
 class Evaluation(Struct, frozen=True):
-    """What some blocks touch, and how often their loops run."""
+    """What some blocks touch, how often their loops run, the share of each side of a branch, and of each block behind an early return, that
+    runs (by the identity of its operation), and for each block of the grid how much of the kernel's code it runs.
+    """
 
     accesses: tuple[Access, ...]
     loops: tuple[Loop, ...]
+    sides: Mapping[int, tuple[float, float]]
+    code: Array
 
 
 def corners(start: int, end: int) -> Array:
@@ -102,7 +118,7 @@ def evaluate(
             run.values[name] = np.array([value], dtype=np.int64) if isinstance(value, int) else None
     with np.errstate(all="ignore"):
         run.block(kernel.operations, (), ())
-    return Evaluation(tuple(run.accesses()), tuple(run.loops.values()))
+    return Evaluation(tuple(run.accesses()), tuple(run.loops.values()), run.sides, run.code_share(len(number)))
 
 
 class _Run:
@@ -112,16 +128,23 @@ class _Run:
         self.tables: dict[int, Array] = {}
         self.descriptors: dict[str, tuple[Known, tuple[Known, ...], tuple[Known, ...]]] = {}
         self.loops: dict[int, Loop] = {}
-        self.touched: dict[int, dict[tuple[int, ...], tuple[Operation, Type, Known, Known]]] = {}
+        self.touched: dict[int, dict[tuple[int, ...], tuple[Operation, Type, Known, Known, Known]]] = {}
         self.around: dict[int, tuple[int, ...]] = {}
         self.active: list[Known] = []
+        self.edges: dict[str, list[tuple[Known, list[Known]]]] = {}  # the conditions and values with which branches lead to a block
+        self.sides: dict[int, tuple[float, float]] = {}
+        self.ran: Array = np.zeros(1)  # elements of the operations that each block runs
 
     def block(self, operations: Sequence[Operation], path: tuple[int, ...], around: tuple[Operation, ...]) -> list[Known]:
         """Evaluates some operations; what they yield at their end."""
         for operation in operations:
             if operation.name in ("scf.yield", "scf.condition"):
                 return [self.value(name) for name in operation.operands]
-            if operation.name == "scf.for":
+            if operation.name in ("cf.br", "cf.cond_br"):
+                self.leave(operation)
+            elif operation.name == BLOCK:
+                self.enter(operation, path, around)
+            elif operation.name == "scf.for":
                 self.loop(operation, path, around)
             elif operation.name == "scf.if":
                 self.branch(operation, path, around)
@@ -131,6 +154,8 @@ class _Run:
                 self.give(operation, [None] * len(operation.results))
                 self.loops[id(operation)] = Loop(operation, None if _works(operation) else np.ones(1), around)
             else:
+                if not any(path):
+                    self.count(operation)
                 self.touch(operation, path, around)
                 self.give(operation, [self.result(operation)] * len(operation.results))
         return []
@@ -147,7 +172,7 @@ class _Run:
         if low is not None and high is not None and step is not None and not _guessed(low, high, step):
             trips = np.maximum(0, -((low - high) // step))
         if id(operation) not in self.loops:
-            self.loops[id(operation)] = Loop(operation, trips, around)
+            self.loops[id(operation)] = Loop(operation, trips, around, self.runs())
         index, *inside = operation.carried
         values, ends = list(first), []
         for iteration in (0, 1):
@@ -159,24 +184,64 @@ class _Run:
 
     def branch(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
         condition = _sure(self.value(operation.operands[0]))
+        if condition is not None and not any(path):
+            share = float(np.mean(condition))
+            self.sides[id(operation)] = share, 1 - share
         self.active.append(condition)
         yes = self.block(operation.body, path, around)
         self.active[-1] = None if condition is None else ~condition
         no = self.block(operation.otherwise, path, around)
         self.active.pop()
         both = zip(yes, no, strict=False)
-        self.give(operation, [None if condition is None or a is None or b is None else _chosen(condition, a, b) for a, b in both])
+        self.give(operation, [_merged(condition, a, b) for a, b in both])
+
+    def leave(self, branch: Operation) -> None:
+        """Keeps with which condition and values a branch leads on: to its first target where its condition holds."""
+        condition = _sure(self.value(branch.operands[0])) if branch.name == "cf.cond_br" else None
+        here = self.runs()
+        for number, (label, names) in enumerate(branch.targets()):
+            holds = None if condition is None else ~condition if number else condition
+            self.edges.setdefault(label, []).append((_both(here, holds), [self.value(name) for name in names]))
+
+    def enter(self, block: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
+        """Evaluates a block that branches lead to, for the blocks of the grid that get there."""
+        edges = self.edges.get(block.text, [(None, [None] * len(block.carried))])
+        runs, given = edges[0]
+        for condition, values in edges[1:]:
+            given = [_merged(condition, value, other) for value, other in zip(values, given, strict=True)]
+            runs = None if runs is None or condition is None else runs | condition
+        self.values.update(zip(block.carried, given, strict=False))
+        share = 1.0 if runs is None else float(np.mean(runs))
+        self.sides[id(block)] = share, share
+        before, self.active = self.active, [runs]
+        self.block(block.body, path, around)
+        self.active = before
+
+    def runs(self) -> Known:
+        """Which blocks run what is evaluated now; ``None`` if all may."""
+        runs: Known = None
+        for condition in self.active:
+            runs = _both(runs, condition)
+        return runs
+
+    def count(self, operation: Operation) -> None:
+        """Adds the elements of an operation to what the blocks run, once, however often loops around it do."""
+        runs = self.runs()
+        self.ran = self.ran + operation.type.elements * (np.ones(1) if runs is None else runs)
+
+    def code_share(self, blocks: int) -> Array:
+        """For each block how much of the code it runs, over the one that runs most."""
+        ran = np.broadcast_to(self.ran, (blocks,))
+        return ran / max(1.0, float(ran.max()))
 
     def touch(self, operation: Operation, path: tuple[int, ...], around: tuple[Operation, ...]) -> None:
         if operation.name not in ACCESSES or not operation.operands:
             return
         tile = operation.type
         pointer, mask = self.place(operation)
-        for condition in self.active:
-            if condition is not None:
-                wide = condition.reshape(condition.shape + (1,) * len(tile.shape))
-                mask = wide if mask is None else mask & wide
-        self.touched.setdefault(id(operation), {})[path] = (operation, tile, pointer, mask)
+        if (runs := self.runs()) is not None:
+            mask = _both(mask, runs.reshape(runs.shape + (1,) * len(tile.shape)))
+        self.touched.setdefault(id(operation), {})[path] = (operation, tile, pointer, mask, runs)
         self.around[id(operation)] = tuple(map(id, around))
 
     def place(self, operation: Operation) -> tuple[Known, Known]:
@@ -220,13 +285,13 @@ class _Run:
         found = []
         for key, executions in self.touched.items():
             depth = len(self.around[key])
-            operation, tile, pointer, mask = executions[(0,) * depth]
+            operation, tile, pointer, mask, runs = executions[(0,) * depth]
             moves: list[Known] = []
             for level in range(depth):
                 later = executions[tuple(int(place == level) for place in range(depth))][2]
                 moves.append(None if later is None or pointer is None else _first(later - pointer))
             trips = tuple(self.loops[loop].trips for loop in self.around[key])
-            found.append(Access(operation, tile, pointer, mask, trips, tuple(moves)))
+            found.append(Access(operation, tile, pointer, mask, trips, tuple(moves), runs))
         return found
 
     def result(self, operation: Operation) -> Known:
@@ -262,8 +327,7 @@ class _Run:
         if name == "arith.cmpi":
             return COMPARISONS[operation.text.split()[1].strip(",")](*operands)
         if name == "arith.select":
-            condition, yes, no = operands
-            return _chosen(condition.reshape(condition.shape + (1,) * (yes.ndim - condition.ndim)), yes, no)
+            return _merged(*operands)
         if name in SAME:
             return operands[0]
         compute = ARITHMETIC.get(name)
@@ -347,6 +411,18 @@ def _guessed(*values: Known) -> bool:
 def _sure(value: Known) -> Known:
     """A truth value if it is known."""
     return None if _guessed(value) else value
+
+
+def _merged(condition: Known, yes: Known, no: Known) -> Known:
+    """One value where a condition holds, else the other, if all three are known."""
+    if condition is None or yes is None or no is None:
+        return None
+    return _chosen(condition.reshape(condition.shape + (1,) * (yes.ndim - condition.ndim)), yes, no)
+
+
+def _both(one: Known, other: Known) -> Known:
+    """Where two conditions hold of which ``None`` always does."""
+    return other if one is None else one if other is None else one & other
 
 
 def _chosen(condition: Array, yes: Array, no: Array) -> Array:

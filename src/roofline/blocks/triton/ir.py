@@ -16,6 +16,9 @@ _PLACE = re.compile(r'"([^"]*)":(\d+):\d+')
 _LOOP = re.compile(r"scf\.for (?:unsigned )?(%[\w$.-]+) = (\S+) to (\S+) step (\S+)(?: iter_args\((.*?)\) -> )?")
 _TENSOR = re.compile(r"tensor<((?:\d+x)*)(!tt\.ptr<[^<>]*(?:<[^<>]*>)?[^<>]*>|[a-z]\w*)[^>]*>")
 _BITS = re.compile(r"(\d+)")
+_LABEL = re.compile(r"\^(\w+)(?:\((.*)\))?:")
+_TARGET = re.compile(r"\^(\w+)(?:\(([^:)]*)[^)]*\))?")
+BLOCK = "cf.block"
 
 
 class Type(Struct, frozen=True):
@@ -44,7 +47,8 @@ class Type(Struct, frozen=True):
 class Operation(Struct, frozen=True, kw_only=True):
     """An operation: its results and operands by name, the text of its attributes, its type, the line of source, and what is inside it.
 
-    Of a loop, ``operands`` are its bounds, step and first values of what it carries; ``carried`` their names inside.
+    Of a loop, ``operands`` are its bounds, step and first values of what it carries; ``carried`` their names inside. A block of a function
+    with early returns (`BLOCK`) has its label as text; ``carried`` are the values that branches give it.
     """
 
     name: str
@@ -57,6 +61,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     carried: tuple[str, ...] = ()
     body: tuple["Operation", ...] = ()
     otherwise: tuple["Operation", ...] = ()
+
+    def targets(self) -> list[tuple[str, list[str]]]:
+        """The labels that a branch leads to, with the values that it gives them."""
+        return [(label, _VALUE.findall(values)) for label, values in _TARGET.findall(self.text)]
 
     def everything(self) -> Iterator["Operation"]:
         """Itself and what is inside it."""
@@ -111,15 +119,20 @@ class _Reader:
     def block(self) -> tuple[list[Operation], str]:
         """The operations up to the brace that ends a block, and the text of the line with that brace."""
         found: list[Operation] = []
+        blocks: list[tuple[str, tuple[str, ...], list[Operation]]] = []
         while self.at < len(self.lines):
             line = self.lines[self.at].strip()
             self.at += 1
             if line.startswith("}"):
-                return found, line
-            if not line or line.startswith(("//", "#", "^", "module", "tt.func")):
-                continue
-            found.append(self.operation(line))
-        return found, ""
+                break
+            if label := _LABEL.match(line):
+                blocks.append((label[1], tuple(re.findall(r"(%[\w$.-]+): ", label[2] or "")), []))
+            elif line and not line.startswith(("//", "#", "module", "tt.func")):
+                (blocks[-1][2] if blocks else found).append(self.operation(line))
+        else:
+            line = ""
+        apart = [Operation(name=BLOCK, text=label, carried=values, body=tuple(body)) for label, values, body in blocks]
+        return found + apart, line
 
     def operation(self, line: str) -> Operation:
         assigned = _ASSIGNED.match(line)

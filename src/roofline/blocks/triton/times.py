@@ -20,7 +20,7 @@ from msgspec import Struct
 from ...errors import UsageError
 from ...machines.cores import Core
 from ..occupancy import Occupancy, occupancy
-from .addresses import Evaluation, evaluate, whole
+from .addresses import Evaluation, Known, evaluate, whole
 from .compiling import Binary, Lowered
 from .ir import Kernel, read_ir
 from .loops import THREADS, trip_counts, unfused, width, without_rest
@@ -34,6 +34,7 @@ DATA = ("shared", "l1", "l2 port")  # units of a core that move data to and from
 SHARPNESS_SHARED = 2.0  # the same for what the cores share: latencies grow as it fills
 MOST_BLOCKS = 4096  # that are evaluated
 SAMPLES = 5
+EARLY = 0.5  # of the code: a block that runs less returns early
 
 
 class Chip(Struct, frozen=True, kw_only=True):
@@ -89,16 +90,15 @@ def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip:
             "whole numbers that it reads with values, not on meta; while loops are not predicted"
         )
     traffic = traffic_of(
-        wave, samples, blocks=blocks, slots=slots, per_core=fits.blocks,
+        wave, samples, blocks=blocks, per_core=fits.blocks,
         l1_bytes=chip.core.bytes("l1") - fits.blocks * binary.shared, l2_bytes=chip.l2_bytes / chip.core.l2_copies,
     )  # fmt: skip
     parts = unfused(code, everywhere.loops)
     uses, loads = _uses(parts, everywhere, binary, fits, traffic, chip, lowered.ctas)
-    trips = {id(loop.operation): float(np.mean(loop.trips)) for loop in everywhere.loops if loop.trips is not None}
-    of_block = work_of(kernel, trips)
+    of_block = work_of(kernel, {id(loop.operation): loop.mean for loop in everywhere.loops}, everywhere.sides)
     work = {resource: blocks * amount for resource, amount in of_block.items()}
     products = math.fsum(amount / chip.matrix_flops[name[7:]] for name, amount in of_block.items() if name[7:] in chip.matrix_flops)
-    demand = _demand(uses, loads, binary, fits, traffic, blocks, products, lowered.ctas, chip)
+    demand = _demand(uses, loads, float(np.mean(everywhere.code)), binary, fits, traffic, blocks, products, lowered.ctas, chip)
     time_s, seconds = timed(demand, chip)
     return Estimate(
         time_s=time_s, parts=seconds, occupancy=fits, waves=blocks / slots, traffic=traffic, work=work, lines=uses[-1].lines, demand=demand
@@ -108,14 +108,26 @@ def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip:
 def _evaluations(
     kernel: Kernel, arguments: Mapping[str, Any], grid: tuple[int, int, int], blocks: int, slots: int
 ) -> tuple[Evaluation, Evaluation, Evaluation]:
-    """What a wave of blocks in the middle touches, whole tiles of a few blocks, and the loops of blocks all over the grid."""
-    length = min(blocks, slots, MOST_BLOCKS)
+    """What a wave of blocks in the middle touches, whole tiles of a few blocks, some of which run most of the code, and the loops of blocks
+    all over the grid. Blocks that return early leave their places to others, so a wave has more of them.
+    """
+    spread = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
+    everywhere = evaluate(kernel, arguments, grid, [int(block) for block in spread])
+    length = min(blocks, round(slots / float(np.mean(everywhere.code))), MOST_BLOCKS)
     first = (blocks - length) // 2
     wave = evaluate(kernel, arguments, grid, range(first, first + length))
-    few = sorted({round(place * (blocks - 1) / (SAMPLES - 1)) for place in range(SAMPLES)})
-    samples = evaluate(kernel, arguments, grid, few, whole)
-    spread = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
-    return wave, samples, evaluate(kernel, arguments, grid, [int(block) for block in spread])
+    few = sorted({*_some(spread), *_some(spread[_whole(everywhere)])})
+    return wave, evaluate(kernel, arguments, grid, few, whole), everywhere
+
+
+def _some(blocks: np.ndarray) -> list[int]:
+    return [int(blocks[round(place * (len(blocks) - 1) / (SAMPLES - 1))]) for place in range(SAMPLES)]
+
+
+def _whole(evaluation: Evaluation) -> np.ndarray:
+    """The blocks that do not return early."""
+    busy: np.ndarray = evaluation.code > EARLY
+    return busy
 
 
 def _uses(
@@ -147,17 +159,27 @@ def _uses(
         local_passes=1.0 if held else 2.0,
     )  # fmt: skip
     warps = binary.warps * ctas
-    varying = [loop.trips for loop in loops if loop.trips is not None and len(loop.trips) > 1 and loop.trips.min() != loop.trips.max()]
+    whole_blocks = _whole(everywhere)
+    of_loops = {id(loop.operation): _of(loop.trips, whole_blocks) for loop in loops}
+    varying = [trips for trips in of_loops.values() if trips.min() != trips.max()]
     kinds = [np.min, np.max] if varying else [np.mean]
     found = []
     for kind in kinds:
-        trips = {id(loop.operation): 1.0 if loop.trips is None else float(kind(loop.trips)) for loop in loops}
+        trips = {loop: float(kind(trips)) for loop, trips in of_loops.items()}
         run = without_rest(parts, loops, trips, warps)
         found.append(followed(run, trip_counts(run, loops, trips, warps), costs))
     if not varying:
         return found, [0.0]
     low, high = float(varying[0].min()), float(varying[0].max())
     return found, [float(share) for share in (varying[0] - low) / (high - low)]
+
+
+def _of(trips: Known, blocks: np.ndarray) -> np.ndarray:
+    """How often a loop runs in some blocks; once where that is not known."""
+    if trips is None:
+        return np.ones(1)
+    found: np.ndarray = trips[blocks] if len(trips) == len(blocks) else trips
+    return found
 
 
 class Demand(Struct, frozen=True, kw_only=True):
@@ -173,22 +195,24 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 def _demand(
-    uses: list[Uses], shares: list[float], binary: Binary, fits: Occupancy, traffic: Traffic, programs: int, products: float, ctas: int,
-    chip: Chip,
+    uses: list[Uses], shares: list[float], code: float, binary: Binary, fits: Occupancy, traffic: Traffic, programs: int, products: float,
+    ctas: int, chip: Chip,
 ) -> Demand:  # fmt: skip
-    """What ``programs`` need, each of ``ctas`` blocks; ``products`` are the least cycles of a core's matrix unit for one program."""
+    """What ``programs`` need, each of ``ctas`` blocks, which run the share ``code`` of their code on average; ``products`` are the least
+    cycles of a core's matrix unit for one program.
+    """
     core, mean = chip.core, float(np.mean(shares))
 
     def between(low: float, high: float) -> float:
         return low + (high - low) * mean
 
     first, last = uses[0], uses[-1]
-    units = {unit: binary.warps * between(first.units.get(unit, 0.0), cycles) for unit, cycles in last.units.items()}
+    units = {unit: binary.warps * code * between(first.units.get(unit, 0.0), cycles) for unit, cycles in last.units.items()}
     units |= {"l1": traffic.block_l1 / ctas / core.shared_bytes, "l2 port": traffic.block_l2 / ctas / core.l2_bytes}
     if products:
         units["matrix"] = max(units.get("matrix", 0.0), products / ctas)
     return Demand(
-        alone=core.latency["start"] + between(first.alone, last.alone),
+        alone=core.latency["start"] + code * between(first.alone, last.alone),
         units=units,
         blocks=programs * ctas,
         resident=max(1, fits.blocks),

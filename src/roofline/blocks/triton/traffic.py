@@ -31,9 +31,13 @@ class Traffic(Struct, frozen=True, kw_only=True):
 
 
 def tile_bytes(access: Access) -> float:
-    """Bytes of the sectors that one execution touches, on average over the blocks; ``access`` has whole tiles."""
+    """Bytes of the sectors that one execution touches, on average over the blocks that run it; ``access`` has whole tiles."""
     touched = _sectors(access)
-    return access.tile.elements * float(SECTOR) if touched is None else float(np.mean([len(block) for block in touched])) * SECTOR
+    if touched is None:
+        return access.tile.elements * float(SECTOR)
+    sizes = [len(block) for block in touched]
+    runs = np.ones(len(sizes), bool) if access.runs is None else np.broadcast_to(access.runs, (len(sizes),))
+    return float(np.mean(sizes, where=runs)) * SECTOR if runs.any() else 0.0
 
 
 def _sectors(access: Access) -> list[np.ndarray] | None:
@@ -61,10 +65,8 @@ def _new_shares(accesses: Sequence[Access]) -> dict[int, float]:
     return shares
 
 
-def traffic_of(
-    wave: Evaluation, samples: Evaluation, *, blocks: int, slots: int, per_core: int, l1_bytes: float, l2_bytes: float
-) -> Traffic:
-    """The traffic of ``blocks`` blocks of which ``slots`` run at a time, from the corners of the tiles of some blocks in a row
+def traffic_of(wave: Evaluation, samples: Evaluation, *, blocks: int, per_core: int, l1_bytes: float, l2_bytes: float) -> Traffic:
+    """The traffic of ``blocks`` blocks of which those of the wave run at a time, from the corners of the tiles of some blocks in a row
     (``wave``), and from whole tiles of a few (``samples``).
     """
     sizes = {id(access.operation): tile_bytes(access) for access in samples.accesses}
@@ -116,7 +118,8 @@ def _regions(access: Access, tile: float) -> tuple[list[bytes], np.ndarray, floa
         times = np.asarray(1.0 if trips is None else trips, dtype=float)
         moves = move is None or bool(np.any(move != 0))
         moving, repeated = (moving * times, repeated) if moves else (moving, repeated * times)
-    amount = np.atleast_1d(np.asarray(moving * tile, dtype=float))
+    runs = 1.0 if access.runs is None else access.runs
+    amount = np.atleast_1d(np.asarray(moving * tile * runs, dtype=float))
     if access.addresses is None:
         return [b"?%d" % id(access.operation)], amount, repeated
     flat = access.addresses.reshape(access.addresses.shape[0], -1)

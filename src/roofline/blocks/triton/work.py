@@ -10,18 +10,23 @@ from .loops import dot_flops
 FLOPS = {"arith.addf": 1, "arith.subf": 1, "arith.mulf": 1, "arith.divf": 1, "math.fma": 2}
 FORMATS = {"bf16": "bf16", "f16": "fp16", "f32": "tf32", "f64": "fp64", "i8": "int8"}
 PASSES = {"tf32x3": 3, "bf16x3": 3, "bf16x6": 6}  # products of fp32 in parts of fewer bits
+NO_SIDES: Mapping[int, tuple[float, float]] = {}
 _PRECISION = re.compile(r"inputPrecision = (\w+)")
 
 
-def work_of(kernel: Kernel, trips: Mapping[int, float]) -> dict[str, float]:
-    """FLOP and functions of one block by resource; ``trips`` has how often each loop runs, by the identity of its operation."""
+def work_of(kernel: Kernel, trips: Mapping[int, float], sides: Mapping[int, tuple[float, float]] = NO_SIDES) -> dict[str, float]:
+    """FLOP and functions of one block by resource, on average; ``trips`` has how often each loop runs, ``sides`` the share of blocks that
+    run each side of a branch, by the identity of the operation.
+    """
     work: defaultdict[str, float] = defaultdict(float)
     for operation in kernel.operations:
-        _add(work, operation, 1.0, trips)
+        _add(work, operation, 1.0, trips, sides)
     return dict(work)
 
 
-def _add(work: defaultdict[str, float], operation: Operation, runs: float, trips: Mapping[int, float]) -> None:
+def _add(
+    work: defaultdict[str, float], operation: Operation, runs: float, trips: Mapping[int, float], sides: Mapping[int, tuple[float, float]]
+) -> None:
     elements = operation.type.elements
     if operation.name == "tt.dot":
         resource, passes = _unit(operation)
@@ -33,8 +38,9 @@ def _add(work: defaultdict[str, float], operation: Operation, runs: float, trips
     if operation.name == "tt.reduce":
         return
     inside = runs * trips.get(id(operation), 1.0)
-    for inner in (*operation.body, *operation.otherwise):
-        _add(work, inner, inside, trips)
+    for share, side in zip(sides.get(id(operation), (1.0, 1.0)), (operation.body, operation.otherwise), strict=True):
+        for inner in side:
+            _add(work, inner, inside * share, trips, sides)
 
 
 def _unit(operation: Operation) -> tuple[str, int]:
