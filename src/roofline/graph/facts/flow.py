@@ -6,11 +6,18 @@ from ..graph import Graph, Node
 
 
 def reached(graph: Graph, start: Collection[Node], stops: Collection[int] = ()) -> set[int]:
-    """The arrays that some nodes give, and those that are computed from these, but not by the kernels ``stops``."""
-    arrays = {array for node in start for array in node.gives}
-    for node in graph.nodes:
-        if node.kernel not in stops and any(array in arrays for array in node.takes):
-            arrays.update(node.gives)
+    """The arrays that some nodes give, and those that are computed from these, also in later trips of a loop, but not by the kernels
+    ``stops``.
+    """
+    arrays, known = {array for node in start for array in node.gives}, -1
+    while len(arrays) > known:
+        known = len(arrays)
+        for node in graph.nodes:
+            if node.kernel not in stops and any(array in arrays for array in node.takes):
+                arrays.update(node.gives)
+        for region in graph.regions:
+            sides = zip(region.initial, region.carried, region.handed_on, strict=True)
+            arrays.update(carried for initial, carried, handed_on in sides if initial in arrays or handed_on in arrays)
     return arrays
 
 

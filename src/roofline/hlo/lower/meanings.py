@@ -239,6 +239,14 @@ def _pool(site: Site) -> Meaning:
     return Meaning(Operator.WINDOW, Pooling(tuple(side.size for side in sides), tuple(side.stride for side in sides)))
 
 
+def _broadcast(site: Site) -> Meaning:
+    """One that only adds axes of one element, as `jax.numpy.stack` does, repeats nothing."""
+    axes = tuple(site.instruction.dimensions)
+    if list(axes) == sorted(axes) and site.instruction.shape.elements == site.operands[0].shape.elements:
+        return Meaning(Operator.VIEW, ROW_BY_ROW)
+    return Meaning(Operator.BROADCAST, Axes(axes))
+
+
 def _slice(site: Site) -> Meaning:
     cuts = site.instruction.slices
     if len(cuts) != len(site.operands[0].shape.dims):
@@ -285,7 +293,7 @@ _WITH_PARAMETERS: dict[str, Callable[[Site], Meaning]] = {
     "compare": lambda site: Meaning(_COMPARISONS.get(site.instruction.word("direction").upper(), Operator.COMPARE)),
     "constant": _constant,
     "iota": lambda site: Meaning(Operator.IOTA, site.instruction.integer("iota_dimension") or 0),
-    "broadcast": lambda site: Meaning(Operator.BROADCAST, Axes(site.instruction.dimensions)),
+    "broadcast": _broadcast,
     **dict.fromkeys(("reshape", "dynamic-reshape"), lambda site: Meaning(Operator.VIEW, ROW_BY_ROW)),
     "transpose": lambda site: Meaning(Operator.TRANSPOSE, Axes(site.instruction.dimensions)),
     "reduce": _reduce,
