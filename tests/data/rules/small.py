@@ -1120,6 +1120,18 @@ def edges_repeated_around_an_array(u):
     return lax.fori_loop(0, 8, smoothed, u)
 
 
+@program(wide(1024, 4096), wide(4096, 64), wide(2048, 1024), name="gradients_times_zero", masks=(0.0, 1.0))
+@program(wide(1024, 4096), wide(4096, 64), wide(2048, 1024), name="gradients_times_a_rate_each", masks=(0.1, 1.0))
+def masked_updates(body, head, x, *, masks):
+    gradients = jax.grad(lambda body, head: jnp.mean(jnp.square(jnp.tanh(x @ body) @ head)), (0, 1))(body, head)
+    return [weight - 0.1 * mask * gradient for weight, mask, gradient in zip((body, head), masks, gradients, strict=True)]
+
+
+@program(of(512, 2048), of(2048, 2048), of(2048, 2048), of(2048, 2048))
+def layers_stacked_for_a_scan(x, *layers):
+    return lax.scan(lambda x, layer: (x + jnp.tanh(x @ layer), None), x, jnp.stack(layers))[0]
+
+
 program(wide(256, 256, 256), name="fourier_transform_and_back")(lambda x: jnp.fft.irfftn(jnp.fft.rfftn(x) * 0.5, s=x.shape))
 
 

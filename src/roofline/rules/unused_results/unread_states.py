@@ -1,14 +1,16 @@
-"""Gradients and states of weights that are not trained: moments that a step updates with gradients, and that update no weight.
+"""Gradients and states of weights that are not trained: moments that a step updates with gradients, and that update no weight, and
+gradients that it multiplies by zero.
 
 Such a state is an argument that only its own new value depends on, beside a factor of zero, in a program that updates other weights with
 theirs: one that only adds gradients up leaves the rest to another program. Averages of weights and running statistics, of which the same is
 true, do not come from gradients.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from ...cost import NOTHING
 from ...graph import Graph, Operator, Phase
+from ...graph.facts.flow import reached
 from ...units import parse
 from ...workload import Avoidable
 from .occasional import zeros
@@ -19,15 +21,13 @@ LEAST = parse("1 MB", "B")  # of a state; smaller ones are sums of metrics
 
 
 def unread_states(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
-    """The kernels that only compute such states, and the gradients that only these use."""
-    if not any(node.phase == Phase.BACKWARD for node in graph.nodes):
+    """The kernels that only compute such states, and the gradients that only these or products with zero use."""
+    backward = [node for node in graph.nodes if node.phase == Phase.BACKWARD]
+    if not backward:
         return
     removed = zeros(graph)
-    states = _states(graph, removed)
-    if not states:
-        return
-    needed = _needed(graph, graph.results - states, removed)
-    unneeded = _needed(graph, states, removed) - needed
+    needed = _needed(graph, graph.results - _states(graph, removed) - _unchanged(graph, removed), removed)
+    unneeded = (_needed(graph, graph.results) - needed - removed) & reached(graph, backward)
     for kernel, nodes in graph.inside.items():
         gives = [array for node in nodes for array in node.gives]
         if gives and needed.isdisjoint(gives) and not unneeded.isdisjoint(gives) and graph.kernels[kernel].cost.amounts:
@@ -62,6 +62,13 @@ def _states(graph: Graph, removed: set[int]) -> set[int]:
     }
 
 
+def _unchanged(graph: Graph, removed: set[int]) -> set[int]:
+    """The results that are an argument plus or minus zero."""
+    updates = [graph.maker[result] for result in graph.results if result in graph.maker]
+    added = [node for node in updates if node.operator in (Operator.ADD, Operator.SUBTRACT) and node.takes[-1] in removed]
+    return {array for node in added if graph.origin(node.takes[0]) in graph.arguments for array in node.gives}
+
+
 def _updates(graph: Graph, state: int, results: list[int]) -> bool:
     """Whether the results that follow from an argument are its own new value and those of others like it, not all that is computed."""
     return all(_are_alike(graph, state, result) for result in results)
@@ -77,8 +84,8 @@ def _are_alike(graph: Graph, argument: int, result: int) -> bool:
     return (before.shape, before.dtype) == (after.shape, after.dtype)
 
 
-def _needed(graph: Graph, results: set[int], removed: set[int]) -> set[int]:
-    """The arrays that results depend on, other than through factors of zero."""
+def _needed(graph: Graph, results: Set[int], removed: Set[int] = frozenset()) -> set[int]:
+    """The arrays that results depend on, other than through those ``removed``."""
     needed, loops = set(results), {region.final: region for region in graph.regions}
     before = {carried: initial for region in graph.regions for carried, initial in zip(region.carried, region.initial, strict=True)}
     for node in reversed(graph.nodes):
