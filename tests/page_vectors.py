@@ -17,7 +17,7 @@ from roofline.errors import UnitError
 from roofline.machine import Machine
 from roofline.placement import place_op
 from roofline.render.geometry import linear_ticks, log_ticks, rate_title, title
-from roofline.report import InputInfo, MachineInfo, Report, StepInfo
+from roofline.report import InputInfo, MachineInfo, Report, Step
 from roofline.resource import Resource, bound_words
 from roofline.selection import averaged_steps, stem
 from roofline.units import parse, percent, plain, show
@@ -164,9 +164,7 @@ def step_cases() -> Iterator[list[Any]]:
         steps = [
             dict(zip(("complete", "steady", "followed"), part, strict=True), step=step) for step, part in enumerate((flags[:3], flags[3:]))
         ]
-        report = Report(
-            input=InputInfo(format=""), machine=MachineInfo(name="", ceilings=()), steps=tuple(StepInfo(**one) for one in steps)
-        )
+        report = Report(input=InputInfo(format=""), machine=MachineInfo(name="", ceilings=()), steps=tuple(Step(**one) for one in steps))
         yield [steps, [one.step for one in averaged_steps(report)]]
 
 

@@ -25,7 +25,7 @@ def recording(call_s: float | None = None, waits_s: float = 0.0) -> Recording:
     op = Op(name="a", cost=Cost.of({"hbm": 1}), time_s=10 * MS * STEPS, count=STEPS, by_step=shares)
     steps = tuple(
         Step(
-            key=key,
+            step=key,
             time_s=10 * MS,
             span_s=10 * MS,
             busy_s=10 * MS,
@@ -87,21 +87,21 @@ def test_a_host_that_waits_in_the_middle_of_a_step_launches_faster_than_that() -
         IdleReason(kind=kind, activity="f", time_s=2 * each, gaps=2, by_step=shares(each))
         for kind, each in (("sync", 5 * MS), ("dispatch", 1 * MS))
     )
-    steps = tuple(Step(key=key, time_s=8 * MS, span_s=8 * MS, busy_s=2 * MS, lead_s=0.0, launching_s=7 * MS) for key in range(2))
+    steps = tuple(Step(step=key, time_s=8 * MS, span_s=8 * MS, busy_s=2 * MS, lead_s=0.0, launching_s=7 * MS) for key in range(2))
     waiting = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
     assert [step.time_s for step in applied(waiting, {}, no_idle=True).steps] == pytest.approx([3 * MS] * 2)
 
 
 def test_a_device_that_waits_for_a_faster_host_does_so_at_the_beginning_of_a_step() -> None:
-    first = Step(key=0, time_s=8.2 * MS, span_s=8.2 * MS, busy_s=8 * MS, lead_s=0.1 * MS, launching_s=2.7 * MS)
-    second = Step(key=1, time_s=8 * MS, span_s=8 * MS, busy_s=8 * MS, lead_s=5 * MS, launching_s=2 * MS)
+    first = Step(step=0, time_s=8.2 * MS, span_s=8.2 * MS, busy_s=8 * MS, lead_s=0.1 * MS, launching_s=2.7 * MS)
+    second = Step(step=1, time_s=8 * MS, span_s=8 * MS, busy_s=8 * MS, lead_s=5 * MS, launching_s=2 * MS)
     pace = pace_of((first, second), {0: 0.2 * MS})
     assert pace is not None
     assert paced(pace, [8 * MS] * 2, [4 * MS] * 2) == pytest.approx([4.2 * MS, 4 * MS])  # the wait stays, and does not grow
 
 
 def test_a_host_whose_lead_grows_by_more_than_a_step_takes_no_negative_time() -> None:
-    steps = [Step(key=key, time_s=MS, span_s=MS, busy_s=MS, lead_s=lead, launching_s=MS) for key, lead in enumerate((MS, 2 * MS, 9 * MS))]
+    steps = [Step(step=key, time_s=MS, span_s=MS, busy_s=MS, lead_s=lead, launching_s=MS) for key, lead in enumerate((MS, 2 * MS, 9 * MS))]
     pace = pace_of(tuple(steps), {})
     assert pace is not None
     assert all(each >= 0 for each in pace.next_s)

@@ -12,7 +12,7 @@ from roofline.comparison.values import Comparison
 from roofline.peak_memory import PeakMemory
 from roofline.render.comparison import changes_text
 from roofline.render.tables import PLAIN
-from roofline.report import CeilingInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Point, Report, StepInfo, StepShare
+from roofline.report import CeilingInfo, Device, DeviceShare, InputInfo, MachineInfo, OpInfo, Point, Report, Step, StepShare
 from roofline.workload import Coverage
 from toys import parts_of_label
 
@@ -245,7 +245,7 @@ def test_what_was_recorded_outside_of_steps_is_not_compared() -> None:
     def run(outside_s: float) -> Report:
         shares = tuple(StepShare(op=0, step=key, count=1, time_s=1.0) for key in range(2))
         return report(
-            op(0, "matmul", 2.0 + outside_s), steps=tuple(StepInfo(step=key, name="s", time_s=1.0) for key in range(2)), by_step=shares
+            op(0, "matmul", 2.0 + outside_s), steps=tuple(Step(step=key, name="s", time_s=1.0) for key in range(2)), by_step=shares
         )
 
     found = compare(run(0.5), run(0.0))
@@ -258,7 +258,7 @@ def test_runs_with_different_numbers_of_steps_are_compared_per_step() -> None:
         shares = tuple(StepShare(op=0, step=key, count=1, time_s=time_s) for key in range(count))
         return report(
             replace(counted(0, "a", 1.0 * count, 100 * count, 10 * count, count=count), time_s=time_s * count),
-            steps=tuple(StepInfo(step=key, time_s=time_s) for key in range(count)),
+            steps=tuple(Step(step=key, time_s=time_s) for key in range(count)),
             by_step=shares,
             points=(Point(scope="average", time_s=time_s),),
         )
@@ -275,10 +275,10 @@ def test_runs_with_different_numbers_of_steps_are_compared_per_step() -> None:
 
 
 def test_a_profile_is_compared_with_a_program_by_its_average_step_on_one_device() -> None:
-    devices = tuple(DeviceInfo(id=number, name="chip") for number in (0, 1))
+    devices = tuple(Device(id=number, name="chip") for number in (0, 1))
     # 2 devices x (3 steps, the last of which nothing follows, and 2 executions before the first).
     ran = counted(0, "a", 16.0, 800, 80, count=8, module="m")
-    steps = tuple(StepInfo(step=number, time_s=1.0, followed=number < 2) for number in (0, 1, 2))
+    steps = tuple(Step(step=number, time_s=1.0, followed=number < 2) for number in (0, 1, 2))
     shares = tuple(StepShare(op=0, step=number, count=2, time_s=2.0) for number in (0, 1, 2))
     profile = Report(
         input=InputInfo(format="xspace", devices=devices),

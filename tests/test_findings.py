@@ -243,7 +243,7 @@ def test_every_reason_for_idle_time_has_words() -> None:
 def test_programs_that_hand_arrays_on_could_be_one() -> None:
     # Four programs read and write 100 B each in every step; one would read 100 B and write 100 B: three quarters are spared.
     array = (Array("bf16[50]", 100),)
-    steps = tuple(Step(key=key, time_s=100.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=100.0) for key in (0, 1))
     parts = [
         an_op(
             f"f{i}",
@@ -269,14 +269,14 @@ def _both_steps() -> tuple[Share, ...]:
 
 def test_one_program_that_gives_what_it_takes_is_no_chain() -> None:
     array = (Array("bf16[50]", 100),)
-    steps = tuple(Step(key=key, time_s=25.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=25.0) for key in (0, 1))
     update = an_op("update", {"hbm": 400}, 50.0, count=2, takes=array, gives=array, by_step=_both_steps())
     assert "unfused-chain" not in {one.kind for one in report_on(update, steps=steps).findings}
 
 
 def test_kernels_of_one_program_that_update_arrays_alike_are_no_chain() -> None:
     array = (Array("fp32[50]", 100),)
-    steps = tuple(Step(key=key, time_s=100.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=100.0) for key in (0, 1))
     updates = [
         an_op(f"sub.{i}", {"hbm": 400}, 50.0, count=2, module="jit_update", takes=array, gives=array, by_step=_both_steps())
         for i in range(4)
@@ -317,7 +317,7 @@ def test_doubts_promise_nothing_and_count_with_their_time() -> None:
 
 
 def test_a_doubt_outside_of_the_steps_comes_after_what_steps_save() -> None:
-    steps = tuple(Step(key=key, time_s=6.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=6.0) for key in (0, 1))
     softmax = an_op("softmax", {"hbm": 40}, 12.0, count=2, by_step=(Share(key=0, count=1, time_s=6.0), Share(key=1, count=1, time_s=6.0)))
     found = report_on(an_op("gather", {"hbm": 1000}, 50.0), softmax, steps=steps).findings
     assert [bool(one.saving_s) for one in found] == [True, False]
@@ -325,7 +325,7 @@ def test_a_doubt_outside_of_the_steps_comes_after_what_steps_save() -> None:
 
 
 def test_the_sentence_says_how_long_how_far_why_and_what_next() -> None:
-    steps = tuple(Step(key=key, time_s=10.0, device_seconds=10.0, busy_s=10.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=10.0, device_seconds=10.0, busy_s=10.0) for key in (0, 1))
     share = tuple(Share(key=key, count=1, time_s=10.0) for key in (0, 1))
     report = report_on(an_op("copy", {"hbm": 100}, 20.0, count=2, by_step=share), steps=steps)
     assert report.summary == "10 s per step on one toy; 5 s is its minimum.\nFirst: the memory-bound kernels (10 s to 5.56 s)."
@@ -373,7 +373,7 @@ def test_the_profiler_slows_the_launch_of_a_step_of_one_program() -> None:
         (1e-3, 940e-6, "several steps"),
         (10e-3, 9.94e-3, "a few large arrays"),
     ):
-        steps = tuple(Step(key=key, time_s=1e-3 + idle_s) for key in (0, 1))
+        steps = tuple(Step(step=key, time_s=1e-3 + idle_s) for key in (0, 1))
         shares = tuple(Share(key=key, count=1, time_s=1e-3) for key in (0, 1))
         waited = IdleReason(
             kind="dispatch", activity="train", time_s=2 * idle_s, gaps=2, by_step=tuple(replace(one, time_s=idle_s) for one in shares)
@@ -388,7 +388,7 @@ def test_the_profiler_slows_the_launch_of_a_step_of_one_program() -> None:
 
 @every(("programs", "said"), [(1, "the single program of a step"), (3, "launching small programs")])
 def test_a_step_of_one_program_is_not_told_to_compile_its_programs_as_one(programs: int, said: str) -> None:
-    steps = tuple(Step(key=key, time_s=10.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=10.0) for key in (0, 1))
     shares = tuple(Share(key=key, count=1, time_s=5.0) for key in (0, 1))
     waited = IdleReason(kind="dispatch", activity="train", time_s=10.0, gaps=2, by_step=shares)
     parts = [an_op(f"f{i}", {"hbm": 50}, 10.0 / programs, count=2, module=f"jit_f{i}", by_step=shares) for i in range(programs)]
@@ -398,7 +398,7 @@ def test_a_step_of_one_program_is_not_told_to_compile_its_programs_as_one(progra
 
 @every(("count", "kinds"), [(2, {"duplicated-work"}), (1, set())])
 def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str]) -> None:
-    steps = tuple(Step(key=key, time_s=30.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=30.0) for key in (0, 1))
 
     def part(module: str, seconds: float, runs: int) -> Op:
         shares = tuple(Share(key=key, count=1, time_s=seconds / runs) for key in range(runs))
@@ -424,7 +424,7 @@ def test_products_that_two_programs_of_a_step_share(count: int, kinds: set[str])
 
 
 def _two_steps(time_s: float) -> tuple[Step, ...]:
-    return tuple(Step(key=key, time_s=time_s, device_seconds=time_s, busy_s=time_s) for key in (0, 1))
+    return tuple(Step(step=key, time_s=time_s, device_seconds=time_s, busy_s=time_s) for key in (0, 1))
 
 
 def _in_both(name: str, amounts: dict[str, float], time_s: float, outside_s: float = 0.0, **fields: object) -> Op:
@@ -463,8 +463,8 @@ def test_findings_speak_of_the_steady_steps() -> None:
     copy = an_op("copy", {"hbm": 200}, 64.0, count=2, by_step=shares)
     tuning = an_op("tuning", {"hbm": 100}, 90.0, by_step=(Share(key=0, count=1, time_s=90.0),))
     steps = (
-        Step(key=0, time_s=140.0, device_seconds=140.0, busy_s=140.0, compiled=True, steady=False),
-        Step(key=1, time_s=14.0, device_seconds=14.0, busy_s=14.0),
+        Step(step=0, time_s=140.0, device_seconds=140.0, busy_s=140.0, compiled=True, steady=False),
+        Step(step=1, time_s=14.0, device_seconds=14.0, busy_s=14.0),
     )
     (finding,) = [one for one in report_on(copy, tuning, steps=steps).findings if one.kind == "memory"]
     assert finding.ops == (0,)

@@ -9,7 +9,7 @@ import roofline as rl
 from roofline.cost import Cost
 from roofline.grouping.folding import Fold, fold, table_rows
 from roofline.render.op_table import label, ops_text
-from roofline.report import DeviceShare, OpInfo, Report, StepInfo, StepShare
+from roofline.report import DeviceShare, OpInfo, Report, Step, StepShare
 from roofline.workload import Op, Recording, Workload
 from toys import label_of, toy
 
@@ -76,7 +76,7 @@ def _stepped() -> Report:
         machine=report.machine,
         points=report.points,
         ops=(op,),
-        steps=tuple(StepInfo(step=n, time_s=5.0, followed=n == 0) for n in (0, 1)),
+        steps=tuple(Step(step=n, time_s=5.0, followed=n == 0) for n in (0, 1)),
         by_step=tuple(StepShare(op=0, step=n, count=2, time_s=8.0) for n in (0, 1)),
         by_device=tuple(DeviceShare(op=0, device=n, count=2, time_s=8.0) for n in (0, 1)),
     )

@@ -19,7 +19,7 @@ MS = 1e-3
 def steps_of(*steps: tuple[float, float, float, float]) -> list[Step]:
     """Steps from their milliseconds: time, work, lead, and from first to last launch; each of them waits for nothing once it has begun."""
     return [
-        Step(key=key, time_s=time * MS, span_s=time * MS, busy_s=busy * MS, lead_s=lead * MS, launching_s=launching * MS)
+        Step(step=key, time_s=time * MS, span_s=time * MS, busy_s=busy * MS, lead_s=lead * MS, launching_s=launching * MS)
         for key, (time, busy, lead, launching) in enumerate(steps)
     ]
 
@@ -46,7 +46,7 @@ def test_a_device_that_was_behind_when_the_recording_began_is_not_if_it_is_faste
 
 def test_the_first_step_waits_for_its_last_launch_however_long_its_work_is() -> None:
     # A graph that runs from 2 ms after the first launch on: 1 ms of launching, 1 ms until it runs.
-    first = Step(key=0, time_s=5 * MS, span_s=5 * MS, busy_s=3 * MS, lead_s=0.0, launching_s=1 * MS)
+    first = Step(step=0, time_s=5 * MS, span_s=5 * MS, busy_s=3 * MS, lead_s=0.0, launching_s=1 * MS)
     steps = [first, *(replaced for replaced in steps_of((3, 3, 0, 0.5), (3, 3, 4, 0.5), (3, 3, 6, 0.5))[1:])]
     pace = pace_of(steps, {0: 2 * MS})
     assert pace is not None
@@ -75,12 +75,12 @@ def test_a_host_that_waits_for_the_device_shows_no_pace_of_its_own() -> None:
 
 
 def test_without_launches_there_is_no_pace() -> None:
-    assert pace_of([Step(key=key, time_s=1.0, span_s=1.0, busy_s=1.0) for key in range(3)], {}) is None
+    assert pace_of([Step(step=key, time_s=1.0, span_s=1.0, busy_s=1.0) for key in range(3)], {}) is None
 
 
 @every(("call_us", "times"), [(28, 0.5), (7, 1.0), (3, 1.0), (None, 1.0)])
 def test_a_host_that_other_work_slows_down_is_faster_in_another_recording(call_us: float | None, times: float) -> None:
-    steps = [Step(key=key, launch_call_s=None if call_us is None else call_us * 1e-6) for key in range(3)]
+    steps = [Step(step=key, launch_call_s=None if call_us is None else call_us * 1e-6) for key in range(3)]
     assert recovery(steps) == pytest.approx(times)
 
 

@@ -24,7 +24,7 @@ def recording(*idle: IdleReason, steps: int = 5, op: Op | None = None) -> Record
     """Steps of one second of work each, and of three seconds of idle time between them; no gap follows the last."""
     each = tuple(Share(key=key, count=1, time_s=1.0) for key in range(steps))
     op = op or Op(name="add", cost=Cost.of({"hbm": 10}) * steps, time_s=float(steps), count=steps)
-    made = [Step(key=key, time_s=4.0 if key < steps - 1 else 1.0, busy_s=1.0, followed=key < steps - 1) for key in range(steps)]
+    made = [Step(step=key, time_s=4.0 if key < steps - 1 else 1.0, busy_s=1.0, followed=key < steps - 1) for key in range(steps)]
     wall = 4.0 * steps - 3.0
     return Recording(
         workload=Workload((replace(op, by_step=each),)),

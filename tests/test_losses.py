@@ -105,7 +105,7 @@ def test_the_law_holds_for_every_point_of_a_program(rows: list, idle: float) -> 
         for place, (amounts, shares, own) in enumerate(rows)
     )
     busy = sum(op.self_time_s or 0 for op in ops)
-    steps = tuple(Step(key=key, time_s=busy / 2 + idle, busy_s=busy / 2) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=busy / 2 + idle, busy_s=busy / 2) for key in (0, 1))
     recording = Recording(workload=Workload(ops), format="xspace", steps=steps, coverage=Coverage(wall_s=busy + 2 * idle, busy_s=busy))
     for point in analyze(recording, LINKED).points:
         assert parts(point) == pytest.approx(point.time_s, rel=1e-9, abs=1e-9)

@@ -80,7 +80,7 @@ def odd() -> Report:
         op('=SUM(A1) </script> "x"\nü', {"vector/fp32": 10, "hbm": 1}, 1e-7, category="loop fusion"),
     )
     devices = (Device(id=0, name="odd", host="left"), Device(id=1, name="odd", host="right"))
-    steps = tuple(Step(key=key, name="train", number=10 + key, time_s=60.0, busy_s=50.0) for key in (0, 1))
+    steps = tuple(Step(step=key, name="train", number=10 + key, time_s=60.0, busy_s=50.0) for key in (0, 1))
     return analyze(Recording(workload=Workload(ops), format="table", devices=devices, steps=steps), machine)
 
 

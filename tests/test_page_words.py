@@ -10,7 +10,7 @@ import roofline as rl
 from roofline.comparison import compare
 from roofline.peak_memory import MemorySpace, PeakMemory
 from roofline.render.page.words import words_json
-from roofline.report import DeviceInfo, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
+from roofline.report import Device, DeviceShare, Finding, IdleInfo, InputInfo, MachineInfo, OpInfo, Predicted, Report
 from roofline.workload import Coverage
 from toys import parts_of_label
 
@@ -52,7 +52,7 @@ def test_a_reason_to_be_idle_is_told_as_in_the_terminal() -> None:
 
 
 def test_devices_and_hosts_that_are_slower_than_the_others_are_stragglers() -> None:
-    devices = tuple(DeviceInfo(id=id, name="chip", host="ab"[id // 2]) for id in range(4))
+    devices = tuple(Device(id=id, name="chip", host="ab"[id // 2]) for id in range(4))
     shares = tuple(DeviceShare(op=0, device=id, count=1, time_s=seconds) for id, seconds in enumerate((1.0, 1.0, 1.0, 2.0)))
     found = report(op(0, "dot", 5.0), by_device=shares)
     several = replace(found, input=replace(found.input, devices=devices))

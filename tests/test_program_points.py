@@ -22,9 +22,9 @@ def recorded() -> Report:
     product = Op(name="dot", cost=Cost.of({BF16: 400, HBM: 4}), count=4, time_s=8.0, self_time_s=8.0, by_step=shares(3, 1))
     feed = Op(name="in", category="infeed", cost=Cost.of({HBM: 20}), count=2, time_s=4.0, self_time_s=4.0, by_step=shares(1, 1))
     steps = (
-        Step(key=0, time_s=9.0, busy_s=8.0),
-        Step(key=1, time_s=5.0, busy_s=4.0),
-        Step(key=2, time_s=1.0, busy_s=1.0, complete=False),
+        Step(step=0, time_s=9.0, busy_s=8.0),
+        Step(step=1, time_s=5.0, busy_s=4.0),
+        Step(step=2, time_s=1.0, busy_s=1.0, complete=False),
     )
     coverage = Coverage(wall_s=16.0, busy_s=12.0, attributed_s=12.0, priced_s=12.0)
     return analyze(Recording(workload=Workload((product, feed)), format="xspace", steps=steps, coverage=coverage), toy())
@@ -68,15 +68,15 @@ def test_the_average_is_over_steps_that_another_followed() -> None:
         report = analyze(Recording(workload=Workload((op,)), format="xspace", steps=steps), toy())
         return next(point.time_s for point in report.points if point.scope == "average")
 
-    last = Step(key=1, time_s=1.0, followed=False)
-    assert average(Step(key=0, time_s=7.0), last) == 7.0
+    last = Step(step=1, time_s=1.0, followed=False)
+    assert average(Step(step=0, time_s=7.0), last) == 7.0
     assert average(last) == 1.0  # a lone step lasts to the end of its work
 
 
 def test_times_of_several_devices_are_wall_time_and_device_seconds() -> None:
     # Two devices, 8 s of work on each in a run of 10 s; the step takes 9 s on one of them and 10 on the other.
     op = Op(name="x", cost=Cost.of({HBM: 100}), count=2, time_s=16.0, self_time_s=16.0, by_step=(Share(key=0, count=2, time_s=16.0),))
-    step = Step(key=0, time_s=9.5, slowest_s=10.0, span_s=9.0, busy_s=8.0, device_seconds=19.0)
+    step = Step(step=0, time_s=9.5, slowest_s=10.0, span_s=9.0, busy_s=8.0, device_seconds=19.0)
     devices = tuple(Device(id=id, name="toy") for id in (0, 1))
     coverage = Coverage(wall_s=19.0, busy_s=16.0, run_s=10.0)
     recording = Recording(workload=Workload((op,)), format="xspace", devices=devices, steps=(step,), coverage=coverage)

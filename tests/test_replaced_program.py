@@ -164,7 +164,7 @@ def test_the_bounds_of_a_function_know_that_the_host_may_be_late() -> None:
         8192, 1.0, (IdleReason(kind="dispatch", activity="f", time_s=4e-3, gaps=1, by_step=(Share(key=0, count=1, time_s=4e-3),)),)
     )
     busy = before.coverage.busy_s
-    late = replace(before, steps=(Step(key=0, time_s=busy + 4e-3, busy_s=busy),))
+    late = replace(before, steps=(Step(step=0, time_s=busy + 4e-3, busy_s=busy),))
     quick = total(replaced(late, record(layer, H200)(*arguments(4096)), H200, "layer"))
     assert quick.expected.low_s < quick.time_s - 4e-3 < quick.time_s + 4e-3 < quick.expected.high_s
 

@@ -14,7 +14,7 @@ from roofline.cli import main
 from roofline.cost import NOTHING, Cost
 from roofline.render.export import to_json
 from roofline.render.schema import report_schema
-from roofline.report import SCHEMA, StepInfo
+from roofline.report import SCHEMA, Step
 from roofline.rules.words import rule_kinds
 from roofline.sources.report_json import read_report
 from roofline.workload import Avoidable, Op, Recording, Saves, Usual, Workload
@@ -130,19 +130,19 @@ def test_the_known_part_of_an_unknown_amount_is_kept(tmp_path: Path) -> None:
 @every(
     ("step", "title"),
     [
-        (StepInfo(step=2, name="train"), "2 train"),
-        (StepInfo(step=2, name="train", number=2), "2 train"),
-        (StepInfo(step=0, name="ProfilerStep", number=2), "0 (ProfilerStep 2)"),  # --only step= takes 0; the program calls it 2
-        (StepInfo(step=1, number=3), "1 (3)"),
-        (StepInfo(step=1), "1"),
-        (StepInfo(step=1, name="step"), "1"),  # not "step 1 step"
-        (StepInfo(step=1, name="step", number=3), "1 (step 3)"),
+        (Step(step=2, name="train"), "2 train"),
+        (Step(step=2, name="train", number=2), "2 train"),
+        (Step(step=0, name="ProfilerStep", number=2), "0 (ProfilerStep 2)"),  # --only step= takes 0; the program calls it 2
+        (Step(step=1, number=3), "1 (3)"),
+        (Step(step=1), "1"),
+        (Step(step=1, name="step"), "1"),  # not "step 1 step"
+        (Step(step=1, name="step", number=3), "1 (step 3)"),
     ],
 )
-def test_a_step_is_titled_by_its_key_and_its_name_in_the_program(step: StepInfo, title: str) -> None:
+def test_a_step_is_titled_by_its_key_and_its_name_in_the_program(step: Step, title: str) -> None:
     assert step.title == title
     earlier = {key: value for key, value in msgspec.to_builtins(step).items() if key != "title"}  # reports written before had none
-    assert msgspec.convert(earlier, StepInfo).title == title
+    assert msgspec.convert(earlier, Step).title == title
 
 
 def test_a_stored_report_keeps_the_findings_of_its_program_on_any_chip(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from roofline.comparison import compare
 from roofline.comparison.runs import difference, trend
 from roofline.comparison.values import ReportChanges
 from roofline.render.change_comment import change_comment, change_sentence
-from roofline.report import DeviceInfo, DeviceShare, InputInfo, Point, Report, StepInfo, StepShare
+from roofline.report import Device, DeviceShare, InputInfo, Point, Report, Step, StepShare
 from test_comparison import op, report
 
 DOT = "dot 8×8×8 bf16"
@@ -243,8 +243,8 @@ def test_both_views_of_a_comparison_are_per_step_on_one_device() -> None:
         # Two steps on each of two devices.
         return report(
             op(0, "a", 4 * time_s, count=4),
-            input=InputInfo(format="xspace", devices=tuple(DeviceInfo(id=number, name="chip") for number in (0, 1))),
-            steps=tuple(StepInfo(step=number, time_s=time_s) for number in (0, 1)),
+            input=InputInfo(format="xspace", devices=tuple(Device(id=number, name="chip") for number in (0, 1))),
+            steps=tuple(Step(step=number, time_s=time_s) for number in (0, 1)),
             by_step=tuple(StepShare(op=0, step=number, count=2, time_s=2 * time_s) for number in (0, 1)),
             by_device=tuple(DeviceShare(op=0, device=number, count=2, time_s=2 * time_s) for number in (0, 1)),
         )

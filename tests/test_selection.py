@@ -12,7 +12,7 @@ from roofline.analysis import analyze
 from roofline.checking.op_filter import check_values, filtered
 from roofline.errors import UsageError
 from roofline.grouping import KEYS, group, group_parts, parts_table
-from roofline.report import CounterInfo, DeviceInfo, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, StepInfo, StepShare
+from roofline.report import CounterInfo, Device, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, Step, StepShare
 from roofline.selection import narrow, stem
 
 
@@ -210,10 +210,10 @@ def shared() -> Report:
     )
     copy = op(1, "copy", 1.0, 0.5, bytes={"hbm": 5})
     return Report(
-        input=InputInfo(format="xspace", devices=(DeviceInfo(id=0, name="chip", host="alpha"), DeviceInfo(id=1, name="chip", host="beta"))),
+        input=InputInfo(format="xspace", devices=(Device(id=0, name="chip", host="alpha"), Device(id=1, name="chip", host="beta"))),
         machine=MachineInfo(name="toy", ceilings=()),
         ops=(dot, copy),
-        steps=(StepInfo(step=0, name="warm"), StepInfo(step=1, name="train", number=7), StepInfo(step=2, name="train", number=7)),
+        steps=(Step(step=0, name="warm"), Step(step=1, name="train", number=7), Step(step=2, name="train", number=7)),
         by_step=(StepShare(op=0, step=0, count=3, time_s=7.0), StepShare(op=0, step=1, count=1, time_s=1.0)),
         by_device=(
             DeviceShare(op=0, device=0, count=3, time_s=7.0),
@@ -313,7 +313,7 @@ def test_parts_of_a_selection_have_their_share_of_it() -> None:
 
 def test_a_host_of_more_devices_has_means_over_its_own() -> None:
     report = shared()
-    three = replace(report, input=replace(report.input, devices=(*report.input.devices, DeviceInfo(id=2, name="chip", host="beta"))))
+    three = replace(report, input=replace(report.input, devices=(*report.input.devices, Device(id=2, name="chip", host="beta"))))
     more = replace(three, by_device=(*three.by_device, DeviceShare(op=1, device=2, count=1, time_s=1.0)))
     table = parts_table(more, more.ops, "host")
     assert ([one.time_s for one in table.groups], table.devices) == ([7.0, 1.5], None)

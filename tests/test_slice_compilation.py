@@ -24,6 +24,7 @@ import roofline as rl
 import roofline.jax.tpu
 import tpu_compiler
 from every import every
+from roofline.analysis.findings.writing import Writer
 from roofline.analysis.memory import out_of_memory
 from roofline.cli import compare, main
 from roofline.cli.analyze import parser
@@ -517,8 +518,9 @@ def test_a_kernel_that_needs_too_much_vmem_is_the_first_finding() -> None:
     assert kernel is not None
     assert (kernel.space, kernel.at, kernel.scoped_bytes, kernel.capacity_bytes) == ("vmem", "matmul.1", 96 * 2**20, 32 * 2**20)
     memory = PeakMemory(peak_bytes=10**6, method="buffer assignment", spaces=(kernel,))
-    finding = out_of_memory(memory, rl.chip("v6e"))
-    assert finding is not None
+    evidence = out_of_memory(memory, rl.chip("v6e"))
+    assert evidence is not None
+    finding = Writer(("tpu",)).finding(evidence)
     assert (
         finding.message == "matmul.1 needs 100.7 MB of vmem and 33.55 MB is the limit: 67.11 MB too much, so the program does not compile."
     )

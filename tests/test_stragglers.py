@@ -11,7 +11,7 @@ from roofline.analysis.findings.stragglers import median, spreads
 from roofline.analysis.findings.stragglers import straggler as evidence_of
 from roofline.analysis.findings.writing import Writer
 from roofline.cost import Cost
-from roofline.report import DeviceInfo, DeviceShare, Finding, OpInfo, Report
+from roofline.report import DeviceShare, Finding, OpInfo, Report
 from roofline.sources import read
 from roofline.workload import Device, Op, Recording, Share, Workload
 from toys import HBM, toy
@@ -19,10 +19,10 @@ from xspace_profiles import MICROSECOND as US
 from xspace_profiles import Instruction, gpu, hlo, kernel, programs, write
 
 PSUM = Path(__file__).parents[2] / "shared" / "data" / "third_party" / "tpu_v6e_psum.xplane.pb"
-FOUR = tuple(DeviceInfo(id=id, name="chip", host="ab"[id // 2]) for id in range(4))
+FOUR = tuple(Device(id=id, name="chip", host="ab"[id // 2]) for id in range(4))
 
 
-def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo]) -> Finding | None:
+def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[Device]) -> Finding | None:
     evidence = evidence_of(ops, shares, devices)
     return Writer().finding(evidence) if evidence else None
 
@@ -67,7 +67,7 @@ def test_a_device_that_is_slower_throughout_is_a_straggler() -> None:
     assert found is not None
     # Its host is 1.1 times as slow in dot and 1.05 in add, and so named first: 3.2 s where the median host takes 3.1.
     assert found.kind == "straggler"
-    one = (FOUR[0], FOUR[1], FOUR[2], DeviceInfo(id=3, name="chip", host="a"))
+    one = (FOUR[0], FOUR[1], FOUR[2], Device(id=3, name="chip", host="a"))
     alone = straggler([DOT, ADD], [*rows(DOT, 1.0, 1.0, 1.0, 1.2), *rows(ADD, 2.0, 2.0, 2.0, 2.2)], [d for d in one if d.id != 2])
     assert alone is not None
     assert alone.message.startswith("device 3 takes 1.13 times as long as the median device")  # 3.4 s where the median takes 3
@@ -77,12 +77,12 @@ def test_a_device_that_is_slower_throughout_is_a_straggler() -> None:
 
 
 def test_a_device_that_is_slower_in_one_op_alone_is_none() -> None:
-    devices = FOUR[:2] + tuple(DeviceInfo(id=id, name="chip", host="a") for id in (2, 3))
+    devices = FOUR[:2] + tuple(Device(id=id, name="chip", host="a") for id in (2, 3))
     assert straggler([DOT, ADD], [*rows(DOT, 1.0, 1.0, 1.0, 1.3), *rows(ADD, 2.0, 2.0, 2.0, 1.9)], devices) is None
 
 
 def test_who_waits_least_where_devices_meet_came_last() -> None:
-    devices = tuple(DeviceInfo(id=id, name="chip", host="a") for id in range(4))
+    devices = tuple(Device(id=id, name="chip", host="a") for id in range(4))
     found = straggler([DOT, REDUCE], [*rows(DOT, 1.0, 1.0, 1.0, 1.0), *rows(REDUCE, 3.0, 3.0, 3.0, 1.0)], devices)
     assert found is not None
     assert found.message.startswith("device 3 arrives last at collectives: the others wait for it in all-reduce.1")
@@ -90,7 +90,7 @@ def test_who_waits_least_where_devices_meet_came_last() -> None:
 
 
 def test_a_slow_device_is_not_blamed_for_the_others_waits_as_slow() -> None:
-    devices = tuple(DeviceInfo(id=id, name="chip", host="a") for id in range(4))
+    devices = tuple(Device(id=id, name="chip", host="a") for id in range(4))
     found = straggler([DOT, REDUCE], [*rows(DOT, 1.0, 1.0, 1.0, 2.0), *rows(REDUCE, 3.0, 3.0, 3.0, 2.0)], devices)
     assert found is not None
     assert "device 3 takes 2 times as long" in found.message  # not one of those that wait longest in the exchange

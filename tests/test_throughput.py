@@ -9,7 +9,7 @@ import roofline as rl
 from every import every
 from roofline.analysis.throughput import with_throughput
 from roofline.cli import main
-from roofline.report import DeviceInfo
+from roofline.report import Device
 
 DATA = Path(__file__).parent / "data"
 
@@ -33,7 +33,7 @@ def test_the_average_and_each_step_have_it(report: rl.Report) -> None:
 
 
 def test_on_several_devices_and_chips_of_two_it_is_shared(report: rl.Report) -> None:
-    devices = tuple(DeviceInfo(id=n, name="") for n in range(4))
+    devices = tuple(Device(id=n, name="") for n in range(4))
     pair = msgspec.structs.replace(report.machine, devices_per_chip=2)
     many = msgspec.structs.replace(report, input=msgspec.structs.replace(report.input, devices=devices), machine=pair)
     told = next(point for point in with_throughput(many, {"samples": 8}).points if point.scope == "average").throughput["samples"]

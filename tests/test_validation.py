@@ -232,7 +232,7 @@ def timed_steps(busy_ms: list[float], ops_ms: list[float]) -> Recording:
     shares = tuple(Share(key=step, count=1, time_s=ms / THOUSAND) for step, ms in enumerate(ops_ms))
     spent = sum(ops_ms) / THOUSAND
     op = Op(name="copy", cost=rl.Cost.of({"hbm": 3e9 * sum(ops_ms)}), count=len(ops_ms), time_s=spent, self_time_s=spent, by_step=shares)
-    steps = tuple(Step(key=step, name="train", time_s=ms / THOUSAND, busy_s=ms / THOUSAND) for step, ms in enumerate(busy_ms))
+    steps = tuple(Step(step=step, name="train", time_s=ms / THOUSAND, busy_s=ms / THOUSAND) for step, ms in enumerate(busy_ms))
     busy = sum(busy_ms) / THOUSAND
     return Recording(workload=Workload((op,)), format="table", steps=steps, coverage=Coverage(busy_s=busy, attributed_s=busy))
 

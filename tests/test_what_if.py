@@ -254,7 +254,7 @@ def test_only_where_most_later_steps_wait_for_dispatch_the_host_decides_how_shor
     count = len(waits)
     parts = tuple(Share(key=key, count=1, time_s=1.5e-3) for key in range(count))
     ops = tuple(Op(name=name, cost=Cost.of({"hbm": 1}), time_s=1.5e-3 * count, count=count, by_step=parts) for name in "ab")
-    steps = tuple(Step(key=key, time_s=4e-3, busy_s=3e-3) for key in range(count))
+    steps = tuple(Step(step=key, time_s=4e-3, busy_s=3e-3) for key in range(count))
     shares = tuple(Share(key=key, count=1, time_s=seconds) for key, seconds in enumerate(waits) if seconds)
     idle = (IdleReason(kind="dispatch", activity="f", time_s=sum(waits), gaps=3, by_step=shares),)
     recording = Recording(format="xspace", workload=Workload(ops), steps=steps, idle=idle)
@@ -270,7 +270,7 @@ def test_a_cpu_waits_no_longer_for_its_host_if_its_ops_take_less_time() -> None:
     recording = Recording(
         format="xspace",
         workload=Workload((Op(name="a", cost=Cost.of({"hbm": 1}), time_s=9e-3, count=3, by_step=shares),)),
-        steps=tuple(Step(key=key, time_s=4e-3, busy_s=3e-3) for key in range(3)),
+        steps=tuple(Step(step=key, time_s=4e-3, busy_s=3e-3) for key in range(3)),
         idle=(IdleReason(kind="dispatch", activity="f", time_s=3e-3, gaps=3, by_step=waits),),
         devices=(Device(id=0, name="CPU"),),
     )
@@ -296,7 +296,7 @@ def test_a_host_that_launches_less_takes_less_time() -> None:
         Op(name=name, cost=Cost.of({"hbm": 1}), time_s=1e-3, count=1, by_step=(Share(key=0, count=1, time_s=1e-3),)) for name in "abcd"
     )
     idle = (IdleReason(kind="dispatch", activity="f", time_s=4e-3, gaps=4, by_step=(Share(key=0, count=4, time_s=4e-3),)),)
-    recording = Recording(format="xspace", workload=Workload(ops), steps=(Step(key=0, time_s=8e-3, busy_s=4e-3),), idle=idle)
+    recording = Recording(format="xspace", workload=Workload(ops), steps=(Step(step=0, time_s=8e-3, busy_s=4e-3),), idle=idle)
     gone = {index: Changed(time_s=0.0, low_s=0.0, high_s=0.0) for index in (0, 1)}
     assert applied(recording, gone).steps[0].time_s == pytest.approx(4e-3)
 
@@ -374,7 +374,7 @@ def test_products_of_a_layer_are_computed_again_though_they_have_one_name() -> N
         Op(name="aten::mm", label=Label(does="gradient"), cost=cost, operation=one, time_s=1e-5, count=2, phase="backward"),
     )
     machine = load("h200")
-    recording = Recording(format="torch", workload=Workload(ops), steps=(Step(key=0, time_s=1e-3), Step(key=1, time_s=1e-3)))
+    recording = Recording(format="torch", workload=Workload(ops), steps=(Step(step=0, time_s=1e-3), Step(step=1, time_s=1e-3)))
     state = State(recording, {}, machine, calibration_for(machine).for_kernels())
     change(state, ["remat", "on"])
     assert [one.runs_with.label.does for one in state.added] == ["a", "b"]  # four layers in a row each; the head runs once a step
@@ -651,7 +651,7 @@ def test_a_slow_first_step_says_little_about_the_host() -> None:
     idle = (IdleReason(kind="dispatch", activity="f", time_s=5e-3, gaps=3, by_step=shares),)
     work = tuple(Share(key=key, count=1, time_s=busy) for key in range(3))
     op = Op(name="a", cost=Cost.of({"hbm": 1}), time_s=3e-3, count=3, by_step=work)
-    steps = tuple(Step(key=key, time_s=seconds, busy_s=busy) for key, seconds in enumerate(times))
+    steps = tuple(Step(step=key, time_s=seconds, busy_s=busy) for key, seconds in enumerate(times))
     recording = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
     assert host_wait_s(recording) == pytest.approx(5e-3 / 3)
     slower, longer = (Changed(time_s=seconds, low_s=seconds, high_s=seconds, cost=Cost.of({"hbm": 1})) for seconds in (4.5e-3, 5.7e-3))
@@ -666,7 +666,7 @@ def test_in_one_graph_only_the_first_step_waits_for_its_dispatch() -> None:
     op = Op(name="a", cost=Cost.of({"hbm": 1}), time_s=3e-3, count=3, by_step=work)
     waits = tuple(Share(key=key, count=1, time_s=5e-4) for key in range(3))
     idle = tuple(IdleReason(kind=kind, activity="f", time_s=1.5e-3, gaps=3, by_step=waits) for kind in ("dispatch", "latency", "input"))
-    steps = tuple(Step(key=key, time_s=2.5e-3, busy_s=1e-3) for key in range(3))
+    steps = tuple(Step(step=key, time_s=2.5e-3, busy_s=1e-3) for key in range(3))
     recording = Recording(format="xspace", workload=Workload((op,)), steps=steps, idle=idle)
     after = applied(recording, {}, one_graph=True)
     assert [step.time_s for step in after.steps] == pytest.approx([2e-3, 1.5e-3, 1.5e-3])
@@ -678,7 +678,7 @@ def test_one_graph_of_many_small_programs_is_dispatched_once_and_its_kernels_are
     # 24 programs of 2 kernels a step, each dispatched for 50 µs, of 200 µs of work: as one graph measured at 290 to 390 µs.
     work = tuple(Share(key=key, count=48, time_s=2e-4) for key in range(3))
     waits = tuple(Share(key=key, count=24, time_s=1.2e-3) for key in range(3))
-    steps = tuple(Step(key=key, time_s=1.4e-3, busy_s=2e-4) for key in range(3))
+    steps = tuple(Step(step=key, time_s=1.4e-3, busy_s=2e-4) for key in range(3))
     idle = (IdleReason(kind="dispatch", activity="f", time_s=3.6e-3, gaps=72, by_step=waits),)
 
     def after(module: str) -> list[float | None]:

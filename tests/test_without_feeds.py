@@ -30,7 +30,7 @@ def recording() -> Recording:
         op("dot.1", "matmul", 4.0, matrix_bf16=400, hbm=1),
         op("copy.1", "host transfer", 2.0, pcie=1),
     )
-    steps = tuple(Step(key=key, time_s=12.0, busy_s=10.0, span_s=12.0) for key in (0, 1))
+    steps = tuple(Step(step=key, time_s=12.0, busy_s=10.0, span_s=12.0) for key in (0, 1))
     cover = Coverage(wall_s=24.0, busy_s=20.0, attributed_s=20.0, priced_s=20.0)
     return Recording(workload=Workload(ops), format="xspace", steps=steps, coverage=cover, devices=(Device(id=0, name="toy"),))
 

@@ -68,7 +68,7 @@ TPU_FALLBACKS: dict[str, str] = {**dict.fromkeys(("matrix/fp32", "matrix/tf32", 
 TPU_UNITS: dict[str, str] = {TRANSCENDENTAL.name: EUP.name}
 
 
-class Figure(Struct, frozen=True):
+class Figure(Struct, frozen=True, rename={"value": "rate"}):
     """A value of a ceiling or a capacity from another source, and why it was not chosen."""
 
     value: float

@@ -4,9 +4,9 @@
 """
 
 from msgspec import Struct, field
-from msgspec.structs import force_setattr
 
 from .errors import clean
+from .machine import Figure, Spread
 from .peak_memory import PeakMemory
 from .reported_op import Amounts as Amounts
 from .reported_op import AvoidableInfo as AvoidableInfo
@@ -15,23 +15,16 @@ from .reported_op import Expected as Expected
 from .reported_op import LedgerRow as LedgerRow
 from .reported_op import Number as Number
 from .reported_op import OpInfo as OpInfo
-from .reported_op import Row
 from .reported_op import WrittenOp as WrittenOp
 from .reported_op import written_op as written_op
 from .schedule import PredictedTime
 from .units import number_of, show
-from .workload import NO_COVERAGE, Coverage
+from .workload import NO_COVERAGE, Coverage, Row
+from .workload import Device as Device
+from .workload import Step as Step
 
 SCHEMA = "roofline.report/1"
 FINDINGS_IN_SUMMARY = 3
-
-
-class DeviceInfo(Struct, frozen=True, kw_only=True):
-    """A device the input came from."""
-
-    id: int
-    name: str
-    host: str = ""
 
 
 class InputInfo(Struct, frozen=True, kw_only=True):
@@ -40,24 +33,8 @@ class InputInfo(Struct, frozen=True, kw_only=True):
     format: str
     files: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
-    devices: tuple[DeviceInfo, ...] = ()
+    devices: tuple[Device, ...] = ()
     notes: tuple[str, ...] = ()
-
-
-class OtherFigure(Struct, frozen=True, kw_only=True):
-    """A value that another source gives."""
-
-    rate: Number
-    citation: str = ""
-    note: str = ""
-
-
-class SpreadInfo(Struct, frozen=True, kw_only=True):
-    """The spread of a repeatedly measured rate: percentiles."""
-
-    p5: Number
-    p50: Number
-    p95: Number
 
 
 class CeilingInfo(Struct, frozen=True, kw_only=True):
@@ -71,8 +48,8 @@ class CeilingInfo(Struct, frozen=True, kw_only=True):
     note: str = ""
     peak: Number | None = None
     count: int = 1
-    others: tuple[OtherFigure, ...] = ()
-    spread: SpreadInfo | None = None
+    others: tuple[Figure, ...] = ()
+    spread: Spread | None = None
     fraction: Number = 1
 
 
@@ -173,50 +150,6 @@ class Point(Struct, frozen=True, kw_only=True):
     throughput: dict[str, Throughput] = field(default_factory=dict)
     expected: Expected | None = None
     before_s: Number | None = None
-
-
-class StepInfo(Row, frozen=True, kw_only=True):
-    """A step of the run: its key in ``by_step`` and ``points``, and its name and number, which are labels and may repeat.
-
-    ``title`` calls it by its key, which ``--only step=`` takes, and its name; with its number in the program where that is another.
-
-    ``time_s`` is from its first device work to that of the next step, idle included: the mean over devices, of which ``slowest_s`` is the
-    longest and ``device_seconds`` the sum. The last step lasts to the end of its own work. ``span_s`` is from its
-    first device work to its last, ``busy_s`` the time in which its own work ran (work of other steps that overlaps it is not counted), both
-    as means over devices. ``compiled`` is whether the host compiled in it; averages leave out steps that are not ``steady``: those that
-    compiled before the first that did not. ``lead_s`` is the time from the launch of its first device work to that work's start, as the
-    mean over devices, ``launching_s`` how long the host took from the first launch of the step to its last, and ``launch_call_s`` the
-    median call with which it launched a kernel.
-    """
-
-    step: int
-    name: str = ""
-    number: int | None = None
-    time_s: Number | None = None
-    slowest_s: Number | None = None
-    span_s: Number | None = None
-    busy_s: Number | None = None
-    device_seconds: Number | None = None
-    complete: bool = True
-    followed: bool = True
-    compiled: bool = False
-    steady: bool = True
-    lead_s: Number | None = None
-    launching_s: Number | None = None
-    launch_call_s: Number | None = None
-    before_s: Number | None = None
-    title: str = ""
-
-    def __post_init__(self) -> None:
-        if not self.title:
-            force_setattr(self, "title", _step_title(self.step, self.name, self.number))
-
-
-def _step_title(step: int, name: str, number: int | None) -> str:
-    """A step in words: ``3 train``, or ``3 (train 10)`` where the program numbers it otherwise."""
-    if number is None or number == step:
-        return f"{step}" if name.lower() == "step" else f"{step} {name}".strip()
-    return f"{step} ({f'{name} {number}'.strip()})"
 
 
 class StepShare(Struct, frozen=True, kw_only=True):
@@ -416,7 +349,7 @@ class Report(Struct, frozen=True, kw_only=True):
     coverage: Coverage = NO_COVERAGE
     points: tuple[Point, ...] = ()
     ops: tuple[OpInfo, ...] = ()
-    steps: tuple[StepInfo, ...] = ()
+    steps: tuple[Step, ...] = ()
     by_step: tuple[StepShare, ...] = ()
     by_device: tuple[DeviceShare, ...] = ()
     by_step_and_device: tuple[StepDeviceShare, ...] = ()

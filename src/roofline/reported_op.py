@@ -3,8 +3,7 @@
 An op keeps amounts and seconds; ratios and differences of them are computed when they are read, and written with it.
 """
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Iterable
 from operator import attrgetter
 
 from msgspec import Struct, field
@@ -13,33 +12,13 @@ from msgspec.structs import replace
 from .cost import moves, sum_or_unknown
 from .operation import Compiled, Operation
 from .resource import HBM, XLU, named
+from .workload import Row
 
 ROUNDING = 1e-9  # relative: two ways of adding up the same seconds differ by less
 
 # Whole numbers stay whole when a report is read and written again.
 Number = int | float
 Amounts = dict[str, Number | None]
-
-
-class _DataclassFields:
-    """The fields of a struct in the form of `dataclasses`, by which pandas and polars recognize rows."""
-
-    def __get__(self, instance: object, owner: type[Struct]) -> Mapping[str, object]:
-        return _dataclass_fields(owner)
-
-
-@cache
-def _dataclass_fields(owner: type[Struct]) -> Mapping[str, object]:
-    from dataclasses import fields, make_dataclass
-
-    written = WrittenOp if owner is OpInfo else owner
-    return {field.name: field for field in fields(make_dataclass(owner.__name__, written.__struct_fields__))}
-
-
-class Row(Struct, frozen=True, kw_only=True):
-    """A row of a table: ``pandas.DataFrame(report.ops)`` and ``polars.DataFrame(report.ops)`` have a column for each field."""
-
-    __dataclass_fields__ = _DataclassFields()
 
 
 class Expected(Row, frozen=True, kw_only=True):
@@ -181,6 +160,10 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     unrated: tuple[str, ...] = ()
     ledger: tuple[LedgerRow, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        return WrittenOp.__struct_fields__
 
     @property
     def amounts(self) -> Amounts:

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from .errors import UsageError
 from .op_parts import part
-from .report import OpInfo, Report, StepInfo
-from .workload import COUNTED
+from .report import OpInfo, Report
+from .workload import COUNTED, averaged
 
 Words = str | Iterable[str] | None
 
@@ -56,13 +56,6 @@ def narrow(
     return tuple(sorted(kept, key=lambda op: (-(op.time_s or 0.0), op.rank)))
 
 
-def averaged_steps(report: Report) -> tuple[StepInfo, ...]:
-    """The steps that are averaged: the complete and steady ones that another follows, else those, else the complete ones."""
-    complete = tuple(step for step in report.steps if step.complete)
-    steady = tuple(step for step in complete if step.steady)
-    return tuple(step for step in steady if step.followed) or steady or complete
-
-
 def per_step(
     report: Report,
     *,
@@ -74,7 +67,7 @@ def per_step(
 
     ``None`` without steps, or where some devices are selected but the report has no times by step and device at once.
     """
-    keys = step_keys(report, step) if step is not None else {one.step for one in averaged_steps(report)}
+    keys = step_keys(report, step) if step is not None else {one.step for one in averaged(report.steps)}
     if not keys or not report.by_step:
         return None
     every, devices = chosen_devices(report), chosen_devices(report, device, host)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import cache
 
 from msgspec import Struct, field
 from msgspec.structs import force_setattr, replace
@@ -44,6 +45,31 @@ def source_line(location: str) -> str:
 def is_caveat(note: str) -> bool:
     """Whether a note says that a figure may be off, rests on an assumption, or can be improved by the reader."""
     return not note.startswith(COUNTED)
+
+
+class _DataclassFields:
+    """The fields of a struct in the form of `dataclasses`, by which pandas and polars recognize rows."""
+
+    def __get__(self, instance: object, owner: "type[Row]") -> Mapping[str, object]:
+        return _dataclass_fields(owner)
+
+
+@cache
+def _dataclass_fields(owner: "type[Row]") -> Mapping[str, object]:
+    from dataclasses import fields, make_dataclass
+
+    return {field.name: field for field in fields(make_dataclass(owner.__name__, owner.columns()))}
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """A row of a table: ``pandas.DataFrame(report.ops)`` and ``polars.DataFrame(report.ops)`` have a column for each field."""
+
+    __dataclass_fields__ = _DataclassFields()
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """The names of its columns."""
+        return cls.__struct_fields__
 
 
 class Counters(Struct, frozen=True, kw_only=True):
@@ -326,23 +352,26 @@ class Coverage(Struct, frozen=True, kw_only=True):
     before_steps_s: int | float | None = None
 
 
-class Step(Struct, frozen=True, kw_only=True):
-    """One step: its key in the ops' shares, its number and name as labels, and its seconds.
+class Step(Row, frozen=True, kw_only=True):
+    """A step of the run: its key in shares of ops and in ``points``, and its name and number, which are labels and may repeat.
+
+    ``title`` calls it by its key, which ``--only step=`` takes, and its name; with its number in the program where that is another.
 
     On each device it starts with its first work and lasts to the first work of the next step, idle included; one that no step followed
     lasts to the end of its work. ``time_s`` is the mean over devices, ``slowest_s`` the longest, ``device_seconds`` the sum. ``span_s``,
-    from its first work to the end of its last, and ``busy_s``, the union of its work, are means over devices too. Averages are over
-    steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
+    from its first work to the end of its last, and ``busy_s``, the union of its work (that of other steps is not counted), are means over
+    devices too. Averages are over steps that are ``steady``, complete (the recording did not cut them off) and ``followed`` by another.
 
     ``lead_s`` is the time from the launch of its first work to that work's start, the mean over devices, and ``launching_s`` how long the
     host took from its first launch to its last, ``launch_call_s`` how long its median call to launch a kernel took; unknown where a
     recording does not say what the host launched.
 
     ``compiled`` is whether the host compiled in it. Steps that did are the warm-up, and not steady, until the first that did not; a
-    compilation after that is not a warm-up, nor is one if more than half of the steps compile.
+    compilation after that is not a warm-up, nor is one if more than half of the steps compile. After a change ``before_s`` is its time
+    before.
     """
 
-    key: int
+    step: int
     name: str = ""
     number: int | None = None
     time_s: float | None = None
@@ -357,9 +386,29 @@ class Step(Struct, frozen=True, kw_only=True):
     lead_s: float | None = None
     launching_s: float | None = None
     launch_call_s: float | None = None
+    before_s: float | None = None
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.title:
+            force_setattr(self, "title", _step_title(self.step, self.name, self.number))
+
+
+def _step_title(step: int, name: str, number: int | None) -> str:
+    """A step in words: ``3 train``, or ``3 (train 10)`` where the program numbers it otherwise."""
+    if number is None or number == step:
+        return f"{step}" if name.lower() == "step" else f"{step} {name}".strip()
+    return f"{step} ({f'{name} {number}'.strip()})"
 
 
 NO_COVERAGE = Coverage()
+
+
+def averaged(steps: Iterable[Step]) -> list[Step]:
+    """The steps that are averaged: complete, steady, and followed by another, which ends their idle time; else the next best."""
+    complete = [step for step in steps if step.complete]
+    steady = [step for step in complete if step.steady]
+    return [step for step in steady if step.followed] or steady or complete
 
 
 class Block(Struct, frozen=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from ..cost import Cost
 from ..dtypes import dtype, one_pass_note
@@ -26,7 +26,6 @@ from ..prediction.calibration import Calibration
 from ..report import (
     CapacityInfo,
     CeilingInfo,
-    DeviceInfo,
     DeviceShare,
     IdleInfo,
     IdleShare,
@@ -34,11 +33,8 @@ from ..report import (
     LaneInfo,
     LimitInfo,
     MachineInfo,
-    OtherFigure,
     Report,
-    SpreadInfo,
     StepDeviceShare,
-    StepInfo,
     StepShare,
 )
 from ..sources import HowToRead, read
@@ -52,7 +48,6 @@ from .evidence import with_evidence
 from .expected_times import predict_op
 from .findings.diagnosis import findings
 from .findings.stragglers import straggler
-from .findings.wall_clock import WallClock
 from .memory import out_of_memory, with_capacity
 from .needed_work import Needed, needed
 from .op_info import op_infos
@@ -170,25 +165,30 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     if recording.predicted is not None:
         step = expected_step(recording.predicted)
         made = tuple(replace(point, expected=step) for point in made)
-    devices = tuple(DeviceInfo(id=device.id, name=device.name, host=device.host) for device in recording.devices)
+    devices = recording.devices
     step_shares, device_shares = _step_shares(recording), _device_shares(recording)
     memory, described = with_capacity(recording.memory, machine), describe(lowered)
-    has_average = not recording.steps or any(point.scope == "average" for point in made)
-    device_count = len(recording.devices) or len({share.device for share in device_shares})
-    wall = WallClock(placed.time_s, placed.floor_s, step_shares if has_average else (), device_count)
-    slow = straggler(ops, device_shares, devices) if len(devices) > 1 else None
+    other = [
+        straggler(ops, device_shares, devices) if len(devices) > 1 else None,
+        out_of_memory(memory, machine),
+    ]
     found = findings(
-        recording, placed, op_times, made, machine, corrections, wall, calibration or calibration_for(lowered), [slow] if slow else []
+        recording,
+        placed,
+        op_times,
+        made,
+        machine,
+        corrections,
+        calibration or calibration_for(lowered),
+        [evidence for evidence in other if evidence is not None],
     )
-    if (too_much := out_of_memory(memory, machine)) is not None:
-        found = (too_much, *found)
     return Report(
-        input=_input(recording, devices, placed),
+        input=_input(recording, placed),
         machine=described,
         coverage=recording.coverage,
         points=made,
         ops=ops,
-        steps=_steps(recording),
+        steps=recording.steps,
         by_step=step_shares,
         by_device=device_shares,
         by_step_and_device=_step_device_shares(recording),
@@ -203,7 +203,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     )
 
 
-def _input(recording: Recording, devices: tuple[DeviceInfo, ...], placed: PlacedOps) -> InputInfo:
+def _input(recording: Recording, placed: PlacedOps) -> InputInfo:
     """What was read: files, hosts, devices and notes."""
     cached = (cache_hits_note(placed.moved),) if placed.moved else ()
     without_counters = recording.kernels and not any(op.counters for op in recording.workload.ops)
@@ -211,15 +211,9 @@ def _input(recording: Recording, devices: tuple[DeviceInfo, ...], placed: Placed
         format=recording.format,
         files=recording.files,
         hosts=recording.hosts,
-        devices=devices,
+        devices=recording.devices,
         notes=(*recording.notes, *cached, *((ONLY_HBM,) if without_counters else ())),
     )
-
-
-def _steps(recording: Recording) -> tuple[StepInfo, ...]:
-    """The steps of a recording, as a report has them."""
-    fields = [asdict(step) for step in recording.steps]
-    return tuple(StepInfo(step=each.pop("key"), **each) for each in fields)
 
 
 def _step_shares(recording: Recording) -> tuple[StepShare, ...]:
@@ -370,8 +364,8 @@ def describe(machine: Machine) -> MachineInfo:
                 note=ceiling.note,
                 peak=ceiling.peak,
                 count=ceiling.count,
-                others=tuple(OtherFigure(rate=other.value, citation=other.citation, note=other.note) for other in ceiling.others),
-                spread=SpreadInfo(p5=spread.p5, p50=spread.p50, p95=spread.p95) if (spread := ceiling.spread) else None,
+                others=ceiling.others,
+                spread=ceiling.spread,
                 fraction=ceiling.fraction,
             )
             for ceiling in machine.ceilings

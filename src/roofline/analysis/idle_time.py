@@ -1,10 +1,10 @@
 """The idle time of an average step, by reason."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..workload import IdleReason, Recording, Step
+from ..workload import IdleReason, Recording, Step, averaged
 
 FEW = 1  # steps that must remain if the first is left out
 
@@ -20,13 +20,6 @@ class Waiting(Struct, frozen=True):
     def recording(self) -> float:
         """The share of it that is profiler overhead."""
         return min(self.reason.recording_s / self.reason.time_s, 1.0) if self.reason.time_s else 0.0
-
-
-def averaged(steps: Iterable[Step]) -> list[Step]:
-    """The steps that are averaged: complete, steady, and followed by another, which ends their idle time; else the next best."""
-    complete = [step for step in steps if step.complete]
-    steady = [step for step in complete if step.steady]
-    return [step for step in steady if step.followed] or steady or complete
 
 
 def waiting(recording: Recording, parts: float) -> list[Waiting]:
@@ -57,5 +50,5 @@ def _idle(steps: Sequence[Step]) -> float | None:
 
 
 def _recurring(steps: Sequence[Step], recorded: Sequence[Step]) -> set[int]:
-    others = {step.key for step in steps if step.key != recorded[0].key}
-    return others if len(others) >= FEW else {step.key for step in steps}
+    others = {step.step for step in steps if step.step != recorded[0].step}
+    return others if len(others) >= FEW else {step.step for step in steps}

@@ -8,13 +8,11 @@ from msgspec.structs import replace
 from ..machine import Machine
 from ..peak_memory import LiveBuffer, PeakMemory
 from ..quantities import NOTABLE
-from ..report import Finding
 from ..units import percent, show
 from ..workload import Fact, source_line
 from .findings.evidence import Evidence
-from .findings.writing import Writer
-from .summary import OUT_OF_MEMORY
 
+OUT_OF_MEMORY = "out-of-memory"  # the kind of finding about a program that does not fit
 LISTED = 4  # arrays in a finding
 
 
@@ -26,20 +24,20 @@ def with_capacity(memory: PeakMemory | None, machine: Machine) -> PeakMemory | N
     return replace(memory, capacity_bytes=memory.capacity_bytes or machine.capacity(), spaces=spaces)
 
 
-def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Finding | None:
-    """The finding about a program that needs more main memory than there is, or a kernel of it that needs too much of a small one."""
+def out_of_memory(memory: PeakMemory | None, machine: Machine) -> Evidence | None:
+    """The evidence about a program that needs more main memory than there is, or a kernel of it that needs too much of a small one."""
     if memory is None:
         return None
-    program, writer = memory.program or "the program", Writer((machine.kind,))
+    program = memory.program or "the program"
     for space in memory.spaces:
         if space.capacity_bytes is not None and space.scoped_bytes > space.capacity_bytes:
             facts = {"kernel": space.at, "space": space.space, **_sizes(space.scoped_bytes, space.capacity_bytes)}
-            return writer.finding(Evidence(kind=OUT_OF_MEMORY, group="kernel", facts=facts))
+            return Evidence(kind=OUT_OF_MEMORY, group="kernel", facts=facts)
     if memory.fits or memory.capacity_bytes is None:
         return None
     largest = largest_arrays(memory.largest)
     facts = {"program": program, "machine": machine.name, "largest": largest, **_sizes(memory.needed_bytes, memory.capacity_bytes)}
-    return writer.finding(Evidence(kind=OUT_OF_MEMORY, facts=facts))
+    return Evidence(kind=OUT_OF_MEMORY, facts=facts)
 
 
 def _sizes(needed: float, capacity: float) -> dict[str, Fact | None]:

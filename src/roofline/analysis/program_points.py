@@ -12,9 +12,8 @@ from ..placement import Corrections, place, place_op
 from ..quantities import ROUNDING
 from ..report import Amounts, Point
 from ..resource import Resource, named
-from ..workload import Op, Recording, Share, Step, feeds
+from ..workload import Op, Recording, Share, Step, averaged, feeds
 from .counters import hardware, launches_kernels
-from .idle_time import averaged
 from .link_directions import busier_way, directed
 from .losses import Losses, OpLoss, split_losses
 from .needed_work import Needed
@@ -67,9 +66,9 @@ def points(recording: Recording, ops: OpTimes, machine: Machine, corrections: Co
         if whole:
             made += _hardware(recording, total, machine, corrections)
         is_all = _is_attributed(recording)
-        steps = {step.key: _step(shares.get(step.key, ()), step, whole, done, is_all) for step in recording.steps if step.complete}
+        steps = {step.step: _step(shares.get(step.step, ()), step, whole, done, is_all) for step in recording.steps if step.complete}
         if steps:
-            average = _average([steps[step.key] for step in averaged(recording.steps)])
+            average = _average([steps[step.step] for step in averaged(recording.steps)])
             made.append(_point("average", None, average, machine, corrections, whole))
             made += [_point("step", key, part, machine, corrections, whole) for key, part in steps.items()]
     return tuple(made)

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Sequence
 
 from ..causes import UNPRICED
 from ..quantities import NOTABLE
-from ..report import DeviceInfo, Finding, MachineInfo, Point, main_point
+from ..report import Device, Finding, MachineInfo, Point, main_point
 from ..schedule import PredictedTime
 from ..units import approximate, percent, rounded, show
 from .findings.single_ops import ABOVE_ROOF, UNKNOWN
+from .memory import OUT_OF_MEMORY
 
-OUT_OF_MEMORY = "out-of-memory"  # the kind of finding about a program that does not fit
 CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -17,7 +17,7 @@ _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight"
 def summary(
     points: tuple[Point, ...],
     machine: MachineInfo,
-    devices: Sequence[DeviceInfo],
+    devices: Sequence[Device],
     findings: Sequence[Finding],
     predicted: PredictedTime | None = None,
 ) -> str:
@@ -71,7 +71,7 @@ def _throughput(point: Point, devices: int, most: str = "") -> Iterable[str]:
         yield f"{most}{approximate(found.per_s)} {word}/s{each}, {approximate(found.per_chip_hour)} per chip-hour{dollar}."
 
 
-def _machines(machine: MachineInfo, devices: Sequence[DeviceInfo]) -> str:
+def _machines(machine: MachineInfo, devices: Sequence[Device]) -> str:
     count, title = len(devices) or 1, machine.title or machine.name
     assumed = " (assumed)" if machine.assumed and machine.ceilings else ""
     hosts = len({device.host for device in devices})

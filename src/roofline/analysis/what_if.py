@@ -28,7 +28,7 @@ from .changes.state import State
 from .evidence import with_evidence
 from .expected_times import predict_op
 from .findings.writing import listed
-from .memory import out_of_memory
+from .memory import OUT_OF_MEMORY
 from .placed_ops import PlacedOps
 from .played.times import loads_of, replayed, with_played_times
 
@@ -172,8 +172,8 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     was = {op.id: op for op in old.ops}
     ops = tuple(_op(op, was.get(op.id), done.changed.get(op.id)) for op in report.ops)
     steps = {step.step: step.time_s for step in old.steps}
-    too_much = out_of_memory(report.memory, state.after_machine)
-    notes = tuple(dict.fromkeys((*([too_much.message] if too_much else ()), *report.input.notes, *state.notes, *state.failures)))
+    too_much = [finding.message for finding in report.findings if finding.kind == OUT_OF_MEMORY]
+    notes = tuple(dict.fromkeys((*too_much, *report.input.notes, *state.notes, *state.failures)))
     found = replace(
         report,
         points=tuple(_point(point, old, done.uncertainty) for point in report.points),

@@ -97,7 +97,7 @@ def _cut_coverage(cover: Coverage, fed: Sequence[Op], devices: int) -> Coverage:
 
 
 def _cut_step(step: Step, fed: Sequence[Op]) -> Step:
-    shares = [(op, share) for op in fed for share in op.by_step if share.key == step.key]
+    shares = [(op, share) for op in fed for share in op.by_step if share.key == step.step]
     fed_s = sum(op.own_s * share.time_s / op.time_s for op, share in shares if op.time_s)
     if not fed_s:
         return step

@@ -7,8 +7,8 @@ from ..peak_memory import LiveLayer, LiveOwner, PeakMemory
 from ..quantities import known_flops
 from ..report import OpInfo, Point, Report
 from ..resource import bound_words
-from ..selection import averaged_steps
 from ..units import approximate, number_of, parse, percent, plain, show
+from ..workload import averaged
 from .time_bar import SHOWN
 
 LEAST_SPACE = parse("1 MB", "B")  # of a small memory that is told in a terminal; the report has all
@@ -32,7 +32,7 @@ def program_facts(report: Report, devices: int | None = 1) -> list[tuple[str, st
     return [
         read,
         ("chip", machine_line(report, report.ops)),
-        ("run", _run(total, points, {step.step for step in averaged_steps(report)}, cover.before_steps_s)),
+        ("run", _run(total, points, {step.step for step in averaged(report.steps)}, cover.before_steps_s)),
         ("work", _work(report.main_point or total, report.ops)),
         ("unneeded", _unneeded(total, report.ops)),
         ("memory", _memory(report.memory)),

@@ -13,7 +13,7 @@ from ..report import SCHEMA, Report, WrittenOp
 CONTRACT = {
     "Report": "schema input machine coverage points ops by_step by_device findings",
     "InputInfo": "format files hosts devices notes",
-    "DeviceInfo": "id name host",
+    "Device": "id name host",
     "MachineInfo": "name ceilings",
     "CeilingInfo": "resource rate per provenance citation others",
     "Coverage": "wall_s busy_s attributed_s priced_s",

@@ -12,8 +12,8 @@ from ..machine import LATENCY
 from ..quantities import known_flops
 from ..report import Finding, Report
 from ..resource import HBM, named
-from ..selection import averaged_steps
 from ..units import number_of, percent, rounded, show
+from ..workload import averaged
 from .op_table import ops_text
 from .predicted_time import predicted_text
 from .program_facts import program_facts
@@ -202,8 +202,8 @@ def _program_line(report: Report) -> str:
     main = [*[roof for roof in roofs if named(roof.resource).is_compute][:1], *[roof for roof in roofs if roof.resource == HBM.name]]
     rates = ", ".join(f"{show(rounded(roof.rate, 3), roof.per)} {roof.resource.removeprefix('matrix/')}" for roof in main)
     parts = [f"{number_of(len(report.ops), 'op')} on {report.machine.name}{f' ({rates})' if rates else ''}"]
-    if (averaged := averaged_steps(report)) and len(report.steps) > 1:
-        parts.append(f"{len(report.steps):,} steps, {len(averaged):,} averaged")
+    if (steps := averaged(report.steps)) and len(report.steps) > 1:
+        parts.append(f"{len(report.steps):,} steps, {len(steps):,} averaged")
     point = report.main_point
     if point is not None:
         moved = point.bytes.get("hbm", 0)

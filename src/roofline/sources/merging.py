@@ -159,7 +159,7 @@ def _step(instance: Instance, key: int, ran: Sequence[tuple[Extent, int, bool]],
     """A step, from its extent on each device, its time there, and whether another step followed."""
     extents, times, followed = zip(*ran, strict=True)
     return Step(
-        key=key,
+        step=key,
         name=instance.name,
         number=instance.number,
         time_s=sum(times) * PICOSECOND / len(ran),

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from ..cost import Cost
 from ..errors import SourceError
@@ -12,9 +12,9 @@ from ..files.input_limits import check_limit
 from ..grouping.folding import fold_infos
 from ..machine import Machine
 from ..operation import UNSTATED, Label
-from ..report import SCHEMA, AvoidableInfo, OpInfo, Report, StepInfo
+from ..report import SCHEMA, AvoidableInfo, OpInfo, Report
 from ..rules.words import rule_kinds
-from ..workload import Avoidable, Counters, Device, Op, Recording, Saves, Share, Step, StepsOnDevice, Usual, Workload
+from ..workload import Avoidable, Counters, Op, Recording, Saves, Share, StepsOnDevice, Usual, Workload
 from .files import all_of, head_of, local_file
 from .remote import is_remote
 
@@ -83,17 +83,12 @@ def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
         format=report.input.format,
         files=files,
         hosts=report.input.hosts,
-        devices=tuple(Device(id=device.id, name=device.name, host=device.host) for device in report.input.devices),
-        steps=tuple(map(_step, report.steps)),
+        devices=report.input.devices,
+        steps=report.steps,
         coverage=report.coverage,
         memory=report.memory,
         notes=(*report.input.notes, f"read from a report on {report.machine.name}"),
     )
-
-
-def _step(step: StepInfo) -> Step:
-    fields = asdict(step)
-    return Step(key=step.step, **{name: fields[name] for name in Step.__struct_fields__ if name != "key"})
 
 
 def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], both: tuple[StepsOnDevice, ...]) -> Op:

@@ -43,8 +43,8 @@ class _Change(Struct, frozen=True):
         devices, pairs = max(len(recording.devices), 1), changed_pairs(recording, ops)
         idle = () if recording.is_on_host else recording.idle
         return cls(
-            {step.key: _additional_device_s(step.key, pairs) / devices for step in recording.steps},
-            {step.key: sum(_launch_wait_s(one, step.key) for one in idle) / devices for step in recording.steps},
+            {step.step: _additional_device_s(step.step, pairs) / devices for step in recording.steps},
+            {step.step: sum(_launch_wait_s(one, step.step) for one in idle) / devices for step in recording.steps},
             min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
             HOST_VARIATION_XLA if _launches_programs(recording) else HOST_VARIATION,
         )
@@ -78,8 +78,9 @@ def changed_steps(
         longer = _paced(recording.steps, change)
     if longer is None:
         host_s = median([step.time_s or 0.0 for step in recording.steps] or [0.0]) * change.launches
-        longer = {step.key: _additional_s(step, change, host_s, gone) for step in recording.steps}
-    return tuple(_extended(step, change.more[step.key], longer.get(step.key, change.more[step.key]), devices) for step in recording.steps)
+        longer = {step.step: _additional_s(step, change, host_s, gone) for step in recording.steps}
+    more = {step.step: (change.more[step.step], longer.get(step.step, change.more[step.step])) for step in recording.steps}
+    return tuple(_extended(step, *more[step.step], devices) for step in recording.steps)
 
 
 def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
@@ -94,9 +95,9 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
     fast, slow = _paced(recording.steps, change, 1 / change.host_variation), _paced(recording.steps, change, change.host_variation, median)
     if fast is None or slow is None:
         return None
-    then = {step.key: step.time_s or 0.0 for step in after.steps}
+    then = {step.step: step.time_s or 0.0 for step in after.steps}
     least, most = (
-        sum((step.time_s or 0.0) + each[step.key] - then[step.key] for step in averaged) / len(averaged) for each in (fast, slow)
+        sum((step.time_s or 0.0) + each[step.step] - then[step.step] for step in averaged) / len(averaged) for each in (fast, slow)
     )
     return max(-least, 0.0), max(most, 0.0)
 
@@ -104,10 +105,10 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
 def launching_bounds(recording: Recording, after: Recording) -> tuple[float, float] | None:
     """Like `host_bounds`, for a device that waits for nothing but launches; ``None`` if they are not known."""
     change = _Change.of(recording, after.workload.ops)
-    hosts = {step.key: _launching_s(step, change) for step in recording.steps if step.steady}
+    hosts = {step.step: _launching_s(step, change) for step in recording.steps if step.steady}
     least = most = 0.0
     for step in (one for one in after.steps if one.steady):
-        host, time_s = hosts.get(step.key), step.time_s or 0.0
+        host, time_s = hosts.get(step.step), step.time_s or 0.0
         if host is None:
             return None
         least += time_s - max(step.busy_s or 0.0, min(host / change.host_variation, time_s))
@@ -120,9 +121,9 @@ def only_launching(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason,
     change, devices = _Change.of(recording, ops), max(len(recording.devices), 1)
     shares = []
     for step in recording.steps:
-        left = (_launching_s(step, change) or 0.0) - (step.busy_s or 0.0) - change.more[step.key]
+        left = (_launching_s(step, change) or 0.0) - (step.busy_s or 0.0) - change.more[step.step]
         if left > 0:
-            shares.append(Share(key=step.key, count=1, time_s=left * devices))
+            shares.append(Share(key=step.step, count=1, time_s=left * devices))
     return _dispatch("launches", shares)
 
 
@@ -130,12 +131,12 @@ def _launching_s(step: Step, change: _Change) -> float | None:
     """The host's time from a step's first launch to its last, without other waits, during which the device is idle as well."""
     if step.launching_s is None or step.busy_s is None:
         return None
-    return min(step.launching_s, step.busy_s + change.waiting[step.key]) * change.launches
+    return min(step.launching_s, step.busy_s + change.waiting[step.step]) * change.launches
 
 
 def _waits_for_launches(recording: Recording) -> bool:
     """Whether launches are nearly the only reason for idle time."""
-    steady = {step.key for step in recording.steps if step.steady}
+    steady = {step.step for step in recording.steps if step.steady}
     others = sum(
         share.time_s for one in recording.idle if one.kind not in (DISPATCH, "latency") for share in one.by_step if share.key in steady
     )
@@ -153,16 +154,16 @@ def _paced(steps: Sequence[Step], change: _Change, slower: float = 1.0, of: Aver
     pace = pace_of(steady, change.waiting, of)
     if pace is None:
         return None
-    now = [(step.span_s or 0.0) - min(change.waiting[step.key], (step.span_s or 0.0) - (step.busy_s or 0.0)) for step in steady]
-    then = [max(seconds + change.more[step.key], 0.0) for step, seconds in zip(steady, now, strict=True)]
+    now = [(step.span_s or 0.0) - min(change.waiting[step.step], (step.span_s or 0.0) - (step.busy_s or 0.0)) for step in steady]
+    then = [max(seconds + change.more[step.step], 0.0) for step, seconds in zip(steady, now, strict=True)]
     found = {}
-    held_up = any(change.waiting[step.key] for step in steady)
+    held_up = any(change.waiting[step.step] for step in steady)
     host = change.launches * slower * (1.0 if held_up else recovery(steady))
     for step, before, after in zip(steady, paced(pace, now, now), paced(pace, now, then, host), strict=True):
         disturbance = (step.time_s or 0.0) - before
         if disturbance > 0:
-            disturbance = max(disturbance - abs(change.more[step.key]), 0.0) if slower >= 1 else 0.0
-        found[step.key] = after + disturbance - (step.time_s or 0.0)
+            disturbance = max(disturbance - abs(change.more[step.step]), 0.0) if slower >= 1 else 0.0
+        found[step.step] = after + disturbance - (step.time_s or 0.0)
     return found
 
 
@@ -177,13 +178,13 @@ def in_one_graph(recording: Recording, ops: Sequence[Op]) -> tuple[IdleReason, .
     setting = SET_ARGUMENTS_S * _launches([op for op in ops if op.module]) / max(len(recording.steps) * devices, 1)
     shares = []
     for index, step in enumerate(recording.steps):
-        waits = [share for one in recording.idle if one.kind == DISPATCH for share in one.by_step if share.key == step.key]
+        waits = [share for one in recording.idle if one.kind == DISPATCH for share in one.by_step if share.key == step.step]
         dispatches = sum(share.count for share in waits) / devices
         dispatch = sum(share.time_s for share in waits) / devices / max(dispatches, 1)
-        busy = (step.busy_s or 0.0) + change.more[step.key]
+        busy = (step.busy_s or 0.0) + change.more[step.step]
         wait = max(dispatch if index == 0 else 0.0, dispatch + setting - busy)
         if dispatch and wait > 0:
-            shares.append(Share(key=step.key, count=1, time_s=wait * devices))
+            shares.append(Share(key=step.step, count=1, time_s=wait * devices))
     return (*left, *_dispatch("graph", shares))
 
 
@@ -208,9 +209,9 @@ def _additional_s(step: Step, change: _Change, host_s: float, gone: Mapping[int,
     ``host_s`` is the host's time per step if most steps wait for it. A step in which the host took longer becomes like the others only if
     there is less to launch, or if the device becomes the slower of the two.
     """
-    more, waited, time_s = change.more[step.key], change.waiting[step.key], step.time_s or 0.0
-    if not waited or not more or not change.is_host_bound or step.key in gone:
-        return more - gone.get(step.key, 0.0)
+    more, waited, time_s = change.more[step.step], change.waiting[step.step], step.time_s or 0.0
+    if not waited or not more or not change.is_host_bound or step.step in gone:
+        return more - gone.get(step.step, 0.0)
     typical = change.launches < 1 or (step.busy_s or 0.0) + more >= CAUGHT_UP * host_s
     return max(more - waited, min(host_s - time_s, 0.0) if typical else 0.0)  # the longer of device and host
 
@@ -236,7 +237,7 @@ def host_wait_s(recording: Recording) -> float:
     """How long the device waits for the host in a step, on average."""
     if not recording.steps:
         return 0.0
-    waits = sum(_launch_wait_s(one, step.key) for one in recording.idle for step in recording.steps)
+    waits = sum(_launch_wait_s(one, step.step) for one in recording.idle for step in recording.steps)
     return waits / len(recording.steps) / max(len(recording.devices), 1)
 
 

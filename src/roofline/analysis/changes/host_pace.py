@@ -61,7 +61,7 @@ class _Launched(Struct, frozen=True):
     def of(cls, step: Step, waits_s: Mapping[int, float]) -> "_Launched | None":
         if step.lead_s is None or step.launching_s is None or not step.span_s or not step.busy_s or not step.time_s:
             return None
-        return cls(step.lead_s, step.launching_s, step.span_s, step.busy_s, step.time_s, waits_s.get(step.key, 0.0) > 0)
+        return cls(step.lead_s, step.launching_s, step.span_s, step.busy_s, step.time_s, waits_s.get(step.step, 0.0) > 0)
 
     def next_s(self, following: "_Launched") -> float | None:
         """The host's time from this step's first launch to the next step's; ``None`` if it waited for the device in between."""

@@ -45,5 +45,5 @@ def share_of_step(op: Op, steps: Sequence[Step]) -> float:
     """The share of an op's executions that falls into one of these steps on average."""
     if not steps or not op.by_step or not op.time_s:
         return 1.0 / max(len(steps), 1)
-    keys = {step.key for step in steps}
+    keys = {step.step for step in steps}
     return sum(share.time_s for share in op.by_step if share.key in keys) / op.time_s / len(steps)

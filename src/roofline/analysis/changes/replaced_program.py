@@ -184,7 +184,7 @@ def _step(measured: Recording, steps: Sequence[Step]) -> tuple[float, float]:
 
 def _idle(measured: Recording, steps: Sequence[Step], more: float) -> tuple[IdleReason, ...]:
     """The idle time of one step: dispatch idle time shrinks as the device's work grows by ``more`` seconds, the rest stays."""
-    devices, keys = max(len(measured.devices), 1), {step.key for step in steps}
+    devices, keys = max(len(measured.devices), 1), {step.step for step in steps}
     found = []
     for one in measured.idle:
         seconds = sum(share.time_s for share in one.by_step if share.key in keys) / len(steps) if steps else one.time_s

@@ -7,8 +7,7 @@ from msgspec import Struct
 from ...quantities import NOTABLE
 from ...report import Point
 from ...units import rounded, show
-from ...workload import Step
-from ..idle_time import averaged
+from ...workload import Step, averaged
 from ..op_times import OpTimes, values_at
 
 # Share of the time below which a loss is inherent: small kernels between large ones, layouts that the compiler changes for a product (a
@@ -89,7 +88,7 @@ class Clock(Struct, frozen=True, kw_only=True):
 
 def clock_of(points: Sequence[Point], recorded: Iterable[Step]) -> Clock:
     """The clock of a program: its average step where it has steps, else its run. Warm-up steps do not count."""
-    keys = frozenset(step.key for step in averaged(recorded))
+    keys = frozenset(step.step for step in averaged(recorded))
     whole = [point for point in points if point.infeed_outfeed]
     total = next(point for point in whole if point.scope == "total")
     if not total.time_s:

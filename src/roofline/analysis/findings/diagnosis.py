@@ -17,6 +17,7 @@ from ...resource import HBM
 from ...rules.words.needs import missing
 from ...workload import Recording
 from ..idle_time import waiting
+from ..memory import OUT_OF_MEMORY
 from ..op_times import OpTimes, share_in_steps, values_at
 from ..placed_ops import PlacedOps
 from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
@@ -55,12 +56,12 @@ def findings(
     points: Sequence[Point],
     machine: Machine,
     corrections: Corrections,
-    wall: WallClock,
     calibration: Calibration,
     further: Sequence[Evidence] = (),
 ) -> tuple[Finding, ...]:
     """The findings: for hand formulas about each op, for a program what changes save, and suspect figures, ``further`` ones among them."""
-    decisive, names = decisive_doubts(placed, points, machine), [op.name for op in placed.ops]
+    decisive, names = {OUT_OF_MEMORY, *decisive_doubts(placed, points, machine)}, [op.name for op in placed.ops]
+    wall = WallClock.of(recording, placed.floor_s, points)
     if recording.format == "formula" or not points:
         expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
         found = op_evidence([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from ...report import DeviceInfo, DeviceShare, OpInfo
+from ...report import Device, DeviceShare, OpInfo
 from ...resource import SCALE_UP
 from ...workload import Fact
 from .evidence import Evidence
@@ -60,7 +60,7 @@ def is_exchange(op: OpInfo) -> bool:
     return bool(_EXCHANGE.search(op.category)) or op.bound in (*SCALE_UP, "dcn")
 
 
-def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Sequence[DeviceInfo], by: str = "device") -> tuple[Spread, ...]:
+def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Sequence[Device], by: str = "device") -> tuple[Spread, ...]:
     """The spread of each op that several devices (or hosts) ran; the longest waits first."""
     labels = _labels(devices, by)
     table = _table(shares, labels)
@@ -89,7 +89,7 @@ def spreads(ops: Iterable[OpInfo], shares: Iterable[DeviceShare], devices: Seque
     return tuple(sorted(found, key=lambda one: (-one.waiting_s, one.op)))
 
 
-def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo]) -> Evidence | None:
+def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[Device]) -> Evidence | None:
     """The evidence about one host, or else one device, that is slower than the others throughout, or late at every collective."""
     for by in ("host", "device"):
         labels = _labels(devices, by)
@@ -102,7 +102,7 @@ def straggler(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Seq
     return None
 
 
-def slower_devices(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[DeviceInfo], by: str) -> dict[str, float]:
+def slower_devices(ops: Sequence[OpInfo], shares: Sequence[DeviceShare], devices: Sequence[Device], by: str) -> dict[str, float]:
     """The devices (or hosts) that are slower than the others throughout: how many times as long as the median they take."""
     labels = _labels(devices, by)
     mine = [op for op in ops if not is_exchange(op)]
@@ -178,7 +178,7 @@ def _against_medians(ops: Iterable[OpInfo], table: Mapping[int, Mapping[str, tup
     return {place: _AgainstMedian(seconds=own, expected=usual, slower=above) for place, (own, usual, above) in sums.items()}
 
 
-def _labels(devices: Sequence[DeviceInfo], by: str) -> dict[int, str]:
+def _labels(devices: Sequence[Device], by: str) -> dict[int, str]:
     """The label of each device: its number, with its host where there are several, or only its host."""
     if by == "host":
         return {one.id: one.host for one in devices if one.host}

@@ -1,8 +1,10 @@
 """The savings of findings on the wall clock: device-seconds divided by devices and steps."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from typing import Self
 
-from ...report import StepShare
+from ...report import Point
+from ...workload import Op, Recording
 
 
 class WallClock:
@@ -11,18 +13,24 @@ class WallClock:
     ``time_s`` is the time of each op, by id, ``floor_s`` its minimum.
     """
 
-    def __init__(self, time_s: Sequence[float | None], floor_s: Sequence[float], steps: Iterable[StepShare], devices: int) -> None:
+    def __init__(self, ops: Sequence[Op], floor_s: Sequence[float], devices: int, *, has_steps: bool) -> None:
+        time_s = [op.time_s for op in ops]
         self._times = [seconds or 0.0 for seconds in time_s]
-        self._in_steps = [0.0] * len(self._times)
-        keys = set()
-        for share in steps:
-            keys.add(share.step)
-            self._in_steps[share.op] += share.time_s
+        self._in_steps = [sum([share.time_s for share in op.by_step]) if has_steps else 0.0 for op in ops]
+        keys = {share.key for op in ops for share in op.by_step} if has_steps else set()
         self._devices, self._steps = max(devices, 1), len(keys)
         parts = self._devices * self._steps
         each = zip(time_s, self._in_steps, strict=True)
         self.op_times: Sequence[float | None] = [None if whole is None else part / parts for whole, part in each] if parts else time_s
         self.floor_s = floor_s if not any(self._times) else ()
+
+    @classmethod
+    def of(cls, recording: Recording, floor_s: Sequence[float], points: Sequence[Point]) -> Self:
+        """That of a recording, whose ops have these minimum times; savings are of a step if a step is averaged."""
+        ops = recording.workload.ops
+        devices = len(recording.devices) or len({share.key for op in ops for share in op.by_device})
+        has_steps = not recording.steps or any(point.scope == "average" for point in points)
+        return cls(ops, floor_s, devices, has_steps=has_steps)
 
     def per_device(self, seconds: float) -> float:
         """Seconds over all devices, for one."""

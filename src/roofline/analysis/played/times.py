@@ -73,7 +73,7 @@ def _with_times(recording: Recording, played: Sequence[Played], added: int = 0) 
         recording,
         workload=Workload(timed),
         coverage=Coverage(wall_s=total, busy_s=total, attributed_s=total, priced_s=_priced_s(timed), run_s=total),
-        steps=(Step(key=STEP, time_s=total, slowest_s=total, span_s=total, busy_s=total, device_seconds=total),),
+        steps=(Step(step=STEP, time_s=total, slowest_s=total, span_s=total, busy_s=total, device_seconds=total),),
         timeline=lane_of(played, STEP),
         memory=recording.memory and replace(recording.memory, over_step=memory_over_step(recording.schedules, played)),
     )
