@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from roofline.jax.tpu import _refused_kernel, changes, compiling
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
 from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed, replicated
 from roofline.jax.tpu.slices import slice_named
-from roofline.peak_memory import PeakMemory
+from roofline.peak_memory import LiveLayer, LiveOwner, PeakMemory
 from roofline.render.tables import Paper
 from roofline.report import VariantInfo
 from roofline.sources import cluster, programs
@@ -500,6 +501,26 @@ def test_changes_are_tried_one_by_one_and_together_where_none_is_enough(monkeypa
     assert (found[0].change, found[0].fits, found[0].chip_seconds) == ("donate and half", True, 2.0)  # two steps are the whole batch
     assert [info.needed_bytes for info in found[1:4]] == [17e9, 18e9, 20e9]
     assert {info.mesh for info in found if info.change == "mesh"} == {"fsdp=8,tensor=2", "fsdp=2,tensor=8"}
+
+
+def test_as_many_layers_are_recomputed_as_keep_what_is_missing() -> None:
+    # Of 32 layers each keeps 1 GB, and 4 GB are too much: five, since a recomputed one keeps its input
+    layers = LiveOwner(owner="activations", bytes=32 * 10**9, buffers=1, layers=(LiveLayer(layer="", bytes=32 * 10**9, layers=32),))
+    memory = PeakMemory(peak_bytes=20 * 10**9, capacity_bytes=16 * 10**9, method="buffer assignment", owners=(layers,))
+    assert make_it_fit.some_layers(memory) == "5 of 32"
+    assert not make_it_fit.some_layers(replace(memory, peak_bytes=60 * 10**9))
+    assert not make_it_fit.some_layers(replace(memory, owners=()))
+    stacks = jnp.arange(32.0).reshape(8, 4)
+
+    def total(scan: Any, stacks: Any) -> Any:
+        carried, kept = scan(lambda x, w: (jnp.sin(x * w), x), jnp.ones(4), stacks)
+        return jnp.sum(carried) + jnp.sum(kept)
+
+    some = partial(changes._scan_of_some_checkpointed, jax.lax.scan, 3, 8)
+    whole, parts = (jax.value_and_grad(partial(total, scan)) for scan in (jax.lax.scan, some))
+    assert jax.tree.map(lambda one, other: bool(jnp.allclose(one, other)), whole(stacks), parts(stacks)) == (True, True)
+    loops = str(jax.make_jaxpr(partial(total, some))(stacks))
+    assert (loops.count("length=3"), loops.count("length=5")) == (1, 1)
 
 
 # What the compiler says of a kernel (libtpu 0.0.42.1).

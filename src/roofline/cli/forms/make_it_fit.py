@@ -3,10 +3,12 @@
 import argparse
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec.structs import replace
 
+from ...peak_memory import PeakMemory
 from ...report import VariantInfo
 from ...workload import Recording
 from ..output import write_message
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from ...jax.tpu.compiling import Job
 
 HALF = "half"
+MORE_LAYERS = 1.25
 # A change of `jax.tpu.changes`, and what it is in the user's code.
 CHANGES: Mapping[str, str] = {
     "donate": "donate the state (donate_argnums)",
@@ -40,6 +43,8 @@ def attempts(args: argparse.Namespace, job_of: JobOf, refused: Recording) -> lis
     made[HALF] = _of_whole_batch(made[HALF])
     helping = [name for name, info in made.items() if info.needed_bytes is not None and info.needed_bytes < before]
     tried = [*made.values()]
+    if layers := some_layers(refused.memory):
+        tried.append(_attempt(args, partial(job_of, (f"remat {layers}",)), f"recompute the first {layers} layers (jax.checkpoint)"))
     for axes in other_meshes(refused.mesh):
         tried.append(_attempt(args, partial(job_of, mesh=axes), "mesh", ",".join(f"{axis}={size}" for axis, size in axes.items())))
     if len(helping) > 1 and not any(info.fits for info in tried):
@@ -47,6 +52,19 @@ def attempts(args: argparse.Namespace, job_of: JobOf, refused: Recording) -> lis
         tried.append(_of_whole_batch(together) if HALF in helping else together)
     there = refused.memory.capacity_bytes if refused.memory else None  # what the compiler says there is, also for those that fit
     return sorted((replace(info, capacity_bytes=there) if info.capacity_bytes else info for info in tried), key=rank)
+
+
+def some_layers(memory: PeakMemory | None) -> str:
+    """How many layers of a loop keep what is too much for the device, such as ``8 of 32``; empty where it takes all, or no loop keeps any.
+
+    A quarter more are taken, since a layer that is recomputed keeps its input.
+    """
+    rows = [layer for owner in memory.owners for layer in owner.layers if layer.layers > 1] if memory else []
+    if not memory or not memory.capacity_bytes or not rows:
+        return ""
+    kept = max(rows, key=lambda layer: layer.bytes)
+    some = ceil(MORE_LAYERS * (memory.needed_bytes - memory.capacity_bytes) * kept.layers / kept.bytes)
+    return f"{some} of {kept.layers}" if 0 < some < kept.layers else ""
 
 
 def other_meshes(mesh: Mapping[str, int]) -> Iterator[dict[str, int]]:

@@ -2,7 +2,8 @@
 
     donate      arguments that come back as results (weights, optimizer state) may be overwritten
     divide      arrays that every device has whole are divided along their largest dimension, by the first axis of the mesh that fits
-    remat       bodies of loops are recomputed in the backward pass: only what they carry is kept of them
+    remat       bodies of loops are recomputed in the backward pass: only what they carry is kept of them; `remat 8 of 32` those of the
+                first 8 trips of loops that have 32
     recompute   of the whole loss only products with weights are kept for the backward pass
     narrow      state that the loss does not depend on, which is the optimizer's, is stored in bf16
     half        half of the batch: of the leading dimension of arrays that do not come back
@@ -10,6 +11,7 @@
 This needs JAX and the standard library alone, as `lowering` does, for the process that compiles.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -17,6 +19,9 @@ from typing import Any, NamedTuple
 
 MADE = ("divide", "half", "narrow", "donate")  # the order in which they are made to a function
 INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "checkpoint", "custom_jvp_call", "custom_vjp_call")
+
+
+SOME_LAYERS = r"remat (\d+) of (\d+)"
 
 
 class NoEffect(Exception):
@@ -44,6 +49,9 @@ def prepare(changes: Sequence[str]) -> None:
     """What changes need before the user's module is loaded: loops and gradients that recompute."""
     jax: Any = import_module("jax")
 
+    for change in changes:
+        if layers := re.fullmatch(SOME_LAYERS, change):
+            jax.lax.scan = partial(_scan_of_some_checkpointed, jax.lax.scan, int(layers[1]), int(layers[2]))
     if "remat" in changes:
         jax.lax.scan = partial(_scan_of_checkpointed, jax.lax.scan)
     if "recompute" in changes:
@@ -55,6 +63,22 @@ def _scan_of_checkpointed(scan: Any, f: Callable[..., Any], *args: Any, **kwargs
     jax: Any = import_module("jax")
 
     return scan(jax.checkpoint(f, prevent_cse=False), *args, **kwargs)
+
+
+def _scan_of_some_checkpointed(
+    scan: Any, some: int, trips: int, f: Any, init: Any, xs: Any = None, length: int | None = None, **kwargs: Any
+) -> Any:
+    """A loop of so many trips as two, of which the first recomputes its bodies; other loops as they are."""
+    jax: Any = import_module("jax")
+
+    numpy: Any = import_module("jax.numpy")
+    leaves = jax.tree.leaves(xs)
+    if (length or (len(leaves[0]) if leaves else 0)) != trips or kwargs.get("reverse"):
+        return scan(f, init, xs, length, **kwargs)
+    first, rest = (jax.tree.map(lambda stack, part=part: stack[part], xs) for part in (slice(some), slice(some, None)))
+    carried, before = scan(jax.checkpoint(f, prevent_cse=False), init, first, some, **kwargs)
+    carried, after = scan(f, carried, rest, trips - some, **kwargs)
+    return carried, jax.tree.map(lambda *parts: numpy.concatenate(parts), before, after)
 
 
 def _gradient_of_checkpointed(differentiate: Any, fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

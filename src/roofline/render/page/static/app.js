@@ -4,7 +4,7 @@ import { card } from "#page/card.js";
 import { chipsOf } from "#page/catalogue.js";
 import { chart } from "#page/chart.js";
 import { chartControls } from "#page/chart_controls.js";
-import { chartModel, machineOf, programModel, rowsOf } from "#page/chart_model.js";
+import { chartModel, machineOf, programModel, rowsOf, sortKey } from "#page/chart_model.js";
 import { THEMES, assign } from "#page/colours.js";
 import { opColumns, ROOMY_COLUMNS, RUN_COLUMNS, UNTIMED_COLUMNS, USUAL_COLUMNS } from "#page/columns.js";
 import { comparisonView, differenceColumns } from "#page/comparison.js";
@@ -77,7 +77,7 @@ const rowsFor = remembered((key, machine) => rowsOf(report, store.get(), machine
 const opened = new Set(); // folds of the table that are open
 let openings = 0;
 const foldedFor = remembered((rows, whole_s, count) => foldedRows(rows, {
-  key: store.get().sort === "time_s" && whole_s === null ? "floor_s" : store.get().sort, descending: store.get().descending,
+  key: sortKey(store.get(), report, whole_s), descending: store.get().descending,
   whole_s, opened,
 }));
 const tableRows = (state, { rows, totals }) => (state.group || !state.folded ? rows : foldedFor(rows, totals.time_s, openings));
@@ -291,7 +291,7 @@ function update() {
       window: state.window, selected: new Set(state.selected), names: state.labels, ariaLabel: chartLabel(derived.model),
     });
     list.show({
-      rows: tableRows(state, derived), columns: derived.columns, sort: state.sort, descending: state.descending,
+      rows: tableRows(state, derived), columns: derived.columns, sort: sortKey(state, report, derived.totals.time_s), descending: state.descending,
       selected: new Set(state.selected),
     });
     compared?.update(state, derived);

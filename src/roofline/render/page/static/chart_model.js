@@ -49,9 +49,15 @@ export function rowsOf(report, state, machine = ownMachine(report)) {
   const passes = (row) => wanted.every(([key, words]) => words.has(row[key] ?? "")) && test(row, whole);
   const filtered = all.filter((row) => (!ran || ran.has(row.id)) && passes(row));
   const grouped = group(filtered, state.group, state.depth);
-  const key = state.sort === "time_s" && whole.time_s === null ? "floor_s" : state.sort;
-  const rows = sort(state.group ? complete(grouped, whole.time_s) : grouped, key, state.descending);
+  const rows = sort(state.group ? complete(grouped, whole.time_s) : grouped, sortKey(state, report, whole.time_s), state.descending);
   return { rows, filtered, all, totals: whole, shown: totals(filtered), problem };
+}
+
+/** The column that rows are sorted by. What is hidden beside the core has a long time in flight: there the time lost is what matters. */
+export function sortKey({ sort: key }, { predicted }, time_s) {
+  if (key !== "usual") return key;
+  if (time_s === null) return "floor_s";
+  return predicted ? "lost_s" : "time_s";
 }
 
 /**

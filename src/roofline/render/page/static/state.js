@@ -49,7 +49,7 @@ const FIELDS = {
   group: ["", oneOf(GROUPINGS.map((one) => one.key))],
   folded: [true, FLAG], // whether equal work is one row of the table
   depth: [2, WHOLE], // levels of scope kept when grouping by it
-  sort: ["time_s", word(KEY)],
+  sort: ["usual", word(KEY)], // the key of a column; "usual": by time, of a program that was played by the time lost
   descending: [true, FLAG],
   columns: [null, WORDS], // null: the usual ones
   selected: [[], IDS], // op ids
