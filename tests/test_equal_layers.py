@@ -74,6 +74,28 @@ def test_one_layer_stands_for_the_others(twice: bool, monkeypatch: pytest.Monkey
     assert (layers.period, layers.count) == (10, LAYERS - 1)  # without the first, which reads the parameter
 
 
+def test_what_a_compiler_computes_again_to_save_memory_is_recomputation() -> None:
+    # XLA's rematerialisation clones a fusion with its body, which may be of the backward pass: it is not the author's second computation
+    backward = 'metadata={op_name="jit(step)/transpose(jvp(mlp))/dot_general"}'
+    text = f"""HloModule m, is_scheduled=true
+body {{
+  a = f32[512,512] parameter(0)
+  b = f32[512,512] parameter(1)
+  ROOT dot = f32[512,512] dot(a, b), lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}, {backward}
+}}
+ENTRY main {{
+  x = f32[512,512] parameter(0)
+  y = f32[512,512] parameter(1)
+  fusion.1 = f32[512,512] fusion(x, y), kind=kOutput, calls=body, {backward}
+  used = f32[512,512] sine(fusion.1)
+  again = f32[512,512] fusion(x, y), kind=kOutput, calls=body, {backward}
+  ROOT both = f32[512,512] add(used, again)
+}}"""
+    for name, kind in (("again", "duplicated-work"), ("fusion.1.remat", "recomputation")):
+        ops = {op.name: op for op in reviewed(parse(text.replace("again", name)))}
+        assert {reason.kind for reason in ops[name].avoidable} == {kind, "wide-format"}
+
+
 def test_kernels_that_the_model_fused_are_found_in_layers_too(monkeypatch: pytest.MonkeyPatch) -> None:
     module = fuse(program(twice=True, fused=False, layers=9 * KEPT), "gpu")  # a layer has two kernels
     compared(module, monkeypatch)

@@ -177,7 +177,7 @@ def record(args: argparse.Namespace, job: "Job") -> tuple[Recording, bool]:
         recording, is_refused = call_on_cluster(cluster, record_job, replace(job, function=_absolute(job.function)), **how)
         return replace(recording, files=(job.function,)), is_refused
     with progress(f"compiling {job.function} for {job.slice.title}"):
-        recording, is_refused = record_job(job, fits=lambda peak: write_message(_memory(peak, job.slice.machine.capacity())), **how)
+        recording, is_refused = record_job(job, fits=lambda peak: write_message(_memory(peak, job.slice.available)), **how)
     if without_effect(job) in recording.notes:
         write_message(without_effect(job))
     return recording, is_refused
@@ -202,4 +202,4 @@ def _memory(peak: PeakMemory, capacity: float | None) -> str:
     if capacity is None:
         return needed
     verb = "fits" if peak.needed_bytes <= capacity else "does not fit"
-    return f"{needed} of {show(capacity, 'B')} a device ({percent(peak.needed_bytes / capacity)}): {verb}"
+    return f"{needed} of {show(capacity, 'B')} of HBM a device ({percent(peak.needed_bytes / capacity)}): {verb}"

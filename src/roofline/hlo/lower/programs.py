@@ -55,6 +55,7 @@ class Source(Struct, frozen=True):
     location: str
     direction: str
     is_again: bool
+    by_compiler: bool
 
 
 class TooLarge(FormulaError):
@@ -257,8 +258,9 @@ class _Lowering:
         known = self._sources.get(id(instruction))
         if known is None:
             metadata = NO_METADATA if instruction is None else instruction.metadata
-            is_again = _BY_AUTHOR in metadata.op_name or bool(instruction is not None and _BY_COMPILER.search(instruction.name))
-            known = Source(metadata.op_name, self.module.located(metadata), direction(metadata.op_name), is_again)
+            by_compiler = bool(instruction is not None and _BY_COMPILER.search(instruction.name))
+            is_again = by_compiler or _BY_AUTHOR in metadata.op_name
+            known = Source(metadata.op_name, self.module.located(metadata), direction(metadata.op_name), is_again, by_compiler)
             self._sources[id(instruction)] = known
         return known
 
@@ -425,7 +427,7 @@ def _operation(name: str) -> Operation | None:
 
 def _phase(own: Source, fusion: Source) -> Phase:
     """The phase of an instruction, perhaps in a fusion: equal ones of several phases may have one body."""
-    if own.is_again or (own.direction != "backward" and fusion.is_again):
+    if own.is_again or fusion.by_compiler or (own.direction != "backward" and fusion.is_again):
         return Phase.RECOMPUTED
     is_backward = own.direction == "backward" if own.op_name else fusion.direction == "backward"
     return Phase.BACKWARD if is_backward else Phase.FORWARD

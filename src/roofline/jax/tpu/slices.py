@@ -8,12 +8,16 @@ from msgspec import Struct
 from ...errors import MachineError, RooflineError, UsageError
 from ...machine import Machine
 from ...machines.catalogue import card
-from ...units import number_of
+from ...units import number_of, parse
 
 _SEVERAL = re.compile(r"(?P<slices>\d{1,3})\s*x\s+(?P<slice>.+)")
 # Families whose name in the compiler differs, and options of their topologies: the two cores of a v4 are one device.
 HOST = (2, 2)  # chips of a host, which a slice must have if the compiler is not told otherwise
 _TOPOLOGIES: Mapping[str, tuple[str, Mapping[str, str]]] = {"v7x": ("tpu7x", {}), "v4": ("v4", {"chip_config_name": "megacore"})}
+
+
+# GiB of a device's HBM that programs may use, as the compiler states it (libtpu 0.0.51 and 0.0.42.1): its own part is not among them
+_AVAILABLE: Mapping[str, float] = {"v5e": 15.75, "v6e": 31.24, "v7x": 94.74}
 
 
 class Slice(Struct, frozen=True, kw_only=True):
@@ -37,6 +41,12 @@ class Slice(Struct, frozen=True, kw_only=True):
         """What JAX counts as devices."""
         topology = self.machine.topology
         return self.chips * (topology.devices_per_chip if topology else 1)
+
+    @property
+    def available(self) -> float | None:
+        """Bytes of a device's main memory that programs may use."""
+        known = _AVAILABLE.get(self.family)
+        return self.machine.capacity() if known is None else parse(f"{known} GiB", "B")
 
     @property
     def title(self) -> str:
