@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from ...errors import UsageError, did_you_mean
 from . import Page, Section, kinds, page
@@ -48,7 +48,7 @@ def explanation(kind: str) -> str:
     if words.whatif:
         parts.append(f"- Predict: `roofline whatif RUN {words.whatif}`")
     for section in words.groups.values():
-        parts += _group(section)
+        parts += _group(section, {words.change, *parts})
     if words.example:
         parts.append(f"- For example: “{words.example}”")
     if words.measured:
@@ -75,13 +75,14 @@ def _advice(words: Page | Section) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _group(section: Section) -> list[str]:
-    """A group of a kind, with what helps there."""
+def _group(section: Section, told: Container[str]) -> list[str]:
+    """A group of a kind, with what helps there and is not ``told`` of the kind."""
     if not section.title:
         return []
     levers = [*section.levers, *(lever for replaced in section.on.values() for lever in replaced.levers or ())]
-    change = f": {_plain(section.change)}" if section.change else ""
-    return [f"- Also {_plain(section.title)}{change}.", *dict.fromkeys(_listed(map(_plain, levers)))]
+    change = f": {_plain(section.change)}" if section.change and section.change not in told else ""
+    lines = dict.fromkeys(_listed(map(_plain, levers)))
+    return [f"- Also {_plain(section.title)}{change}.", *(line for line in lines if line not in told)]
 
 
 def _listed(texts: Iterable[str]) -> list[str]:
