@@ -4,7 +4,7 @@ resident   blocks that run on a core at a time (`occupancy`)
 alone      cycles that a block takes if nothing else runs: the way of one of its warps (`warp`)
 units      cycles that the resident blocks keep each unit of the core
 wave       the larger of these, nearly: they overlap, and the slower ones hold each other up a little
-core       waves, the last with fewer blocks on a core
+core       waves, the last with fewer blocks on a core; of blocks that take different times the next starts where one ends (`waves`)
 L2, HBM    bytes over sustained rates (`traffic`); dispatch: blocks over the rate at which they start
 time       the larger of these, nearly, and the launch
 """
@@ -20,6 +20,7 @@ from msgspec import Struct
 from ...errors import UsageError
 from ...machines.cores import Core
 from ..occupancy import Occupancy, occupancy
+from ..waves import makespan
 from .addresses import Evaluation, Known, evaluate, whole
 from .compiling import Binary, Lowered
 from .ir import Kernel, read_ir
@@ -94,11 +95,14 @@ def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip:
         l1_bytes=chip.core.bytes("l1") - fits.blocks * binary.shared, l2_bytes=chip.l2_bytes / chip.core.l2_copies,
     )  # fmt: skip
     parts = unfused(code, everywhere.loops)
-    uses, loads = _uses(parts, everywhere, binary, fits, traffic, chip, lowered.ctas)
+    uses, varying = _uses(parts, everywhere, binary, fits, traffic, chip, lowered.ctas)
     of_block = work_of(kernel, {id(loop.operation): loop.mean for loop in everywhere.loops}, everywhere.sides)
     work = {resource: blocks * amount for resource, amount in of_block.items()}
     products = math.fsum(amount / chip.matrix_flops[name[7:]] for name, amount in of_block.items() if name[7:] in chip.matrix_flops)
-    demand = _demand(uses, loads, float(np.mean(everywhere.code)), binary, fits, traffic, blocks, products, lowered.ctas, chip)
+    last = everywhere
+    if blocks > MOST_BLOCKS and (varying or everywhere.code.min() < 1):
+        last = evaluate(kernel, arguments, grid, range(blocks - MOST_BLOCKS, blocks))
+    demand = _demand(uses, varying, (everywhere, last), binary, fits, traffic, blocks, products, lowered.ctas, chip)
     time_s, seconds = timed(demand, chip)
     return Estimate(
         time_s=time_s, parts=seconds, occupancy=fits, waves=blocks / slots, traffic=traffic, work=work, lines=uses[-1].lines, demand=demand
@@ -132,8 +136,8 @@ def _whole(evaluation: Evaluation) -> np.ndarray:
 
 def _uses(
     parts: tuple[Part, ...], everywhere: Evaluation, binary: Binary, fits: Occupancy, traffic: Traffic, chip: Chip, ctas: int
-) -> tuple[list[Uses], list[float]]:
-    """What a warp uses in blocks whose loops run least, and most often, and how much of the blocks' work each kind stands for."""
+) -> tuple[list[Uses], "Varying | None"]:
+    """What a warp uses in blocks whose loops run least, and most often, and the loop by which they differ."""
     loops = everywhere.loops
     latency = chip.core.latency
 
@@ -161,17 +165,14 @@ def _uses(
     warps = binary.warps * ctas
     whole_blocks = _whole(everywhere)
     of_loops = {id(loop.operation): _of(loop.trips, whole_blocks) for loop in loops}
-    varying = [trips for trips in of_loops.values() if trips.min() != trips.max()]
+    varying = [Varying(loop, trips.min(), trips.max()) for loop, trips in of_loops.items() if trips.min() != trips.max()]
     kinds = [np.min, np.max] if varying else [np.mean]
     found = []
     for kind in kinds:
         trips = {loop: float(kind(trips)) for loop, trips in of_loops.items()}
         run = without_rest(parts, loops, trips, warps)
         found.append(followed(run, trip_counts(run, loops, trips, warps), costs))
-    if not varying:
-        return found, [0.0]
-    low, high = float(varying[0].min()), float(varying[0].max())
-    return found, [float(share) for share in (varying[0] - low) / (high - low)]
+    return found, varying[0] if varying else None
 
 
 def _of(trips: Known, blocks: np.ndarray) -> np.ndarray:
@@ -182,12 +183,27 @@ def _of(trips: Known, blocks: np.ndarray) -> np.ndarray:
     return found
 
 
+class Varying(Struct, frozen=True):
+    """The loop that runs more often in some blocks than in others, by the identity of its operation, and how often at least and at most."""
+
+    loop: int
+    low: float
+    high: float
+
+    def share(self, evaluation: Evaluation) -> np.ndarray:
+        """For each block how far it is from the least to the most."""
+        trips = next(loop.trips for loop in evaluation.loops if id(loop.operation) == self.loop)
+        share: np.ndarray = np.clip((np.asarray(trips) - self.low) / (self.high - self.low), 0.0, 1.0)
+        return share
+
+
 class Demand(Struct, frozen=True, kw_only=True):
-    """What the blocks of a kernel need: cycles of a block alone, cycles of each unit of a core, blocks, how many run on a core, and
-    seconds of what the whole chip shares.
+    """What the blocks of a kernel need: cycles of a block alone, on average and, where they differ, of the last ones in the order of their
+    launch; cycles of each unit of a core, blocks, how many run on a core, and seconds of what the whole chip shares.
     """
 
     alone: float
+    last: tuple[float, ...] = ()
     units: Mapping[str, float]
     blocks: int
     resident: int
@@ -195,24 +211,28 @@ class Demand(Struct, frozen=True, kw_only=True):
 
 
 def _demand(
-    uses: list[Uses], shares: list[float], code: float, binary: Binary, fits: Occupancy, traffic: Traffic, programs: int, products: float,
-    ctas: int, chip: Chip,
+    uses: list[Uses], varying: Varying | None, evaluations: tuple[Evaluation, Evaluation], binary: Binary, fits: Occupancy,
+    traffic: Traffic, programs: int, products: float, ctas: int, chip: Chip,
 ) -> Demand:  # fmt: skip
-    """What ``programs`` need, each of ``ctas`` blocks, which run the share ``code`` of their code on average; ``products`` are the least
-    cycles of a core's matrix unit for one program.
+    """What ``programs`` need, each of ``ctas`` blocks; ``evaluations`` are of blocks all over the grid, and of the last ones. ``products``
+    are the least cycles of a core's matrix unit for one program.
     """
-    core, mean = chip.core, float(np.mean(shares))
+    core, (everywhere, end) = chip.core, evaluations
 
-    def between(low: float, high: float) -> float:
-        return low + (high - low) * mean
+    def between(low: float, high: float, evaluation: Evaluation = everywhere) -> np.ndarray:
+        share = varying.share(evaluation) if varying else np.zeros(1)
+        cycles: np.ndarray = evaluation.code * (low + (high - low) * share)
+        return cycles
 
     first, last = uses[0], uses[-1]
-    units = {unit: binary.warps * code * between(first.units.get(unit, 0.0), cycles) for unit, cycles in last.units.items()}
+    units = {unit: binary.warps * float(np.mean(between(first.units.get(unit, 0.0), cycles))) for unit, cycles in last.units.items()}
     units |= {"l1": traffic.block_l1 / ctas / core.shared_bytes, "l2 port": traffic.block_l2 / ctas / core.l2_bytes}
     if products:
         units["matrix"] = max(units.get("matrix", 0.0), products / ctas)
+    ends = core.latency["start"] + between(first.alone, last.alone, end)
     return Demand(
-        alone=core.latency["start"] + code * between(first.alone, last.alone),
+        alone=core.latency["start"] + float(np.mean(between(first.alone, last.alone))),
+        last=tuple(ends.tolist()) if ends.min() < ends.max() else (),
         units=units,
         blocks=programs * ctas,
         resident=max(1, fits.blocks),
@@ -232,10 +252,19 @@ def timed(demand: Demand, chip: Chip) -> tuple[float, dict[str, float]]:
     full, rest = divmod(demand.blocks, demand.resident * chip.cores)
     waves = [(demand.resident, full)] + ([(-(-rest // chip.cores), 1)] if rest else [])
     cycles, parts = 0.0, dict.fromkeys(["alone", *demand.units], 0.0)
+
+    def wave_of(resident: int) -> dict[str, float]:
+        return {"alone": demand.alone, **{unit: resident * used for unit, used in demand.units.items()}}
+
     for resident, times in waves:
-        wave = {"alone": demand.alone, **{unit: resident * used for unit, used in demand.units.items()}}
+        wave = wave_of(resident)
         cycles += times * combined(_paths(wave))
         for part, used in wave.items():
             parts[part] += times * used
+    if demand.last:
+        takes = [combined(_paths(wave_of(resident))) for resident in range(1, demand.resident + 1)]
+        sizes = [cycles / demand.alone for cycles in demand.last]
+        before = demand.blocks - math.fsum(sizes)  # the sizes of all are 1 on average
+        cycles = before * takes[-1] / (demand.resident * chip.cores) + makespan(sizes, chip.cores, takes)
     seconds = {**{part: used / chip.clock for part, used in parts.items()}, **demand.shared_s, "launch": chip.launch_s}
     return chip.launch_s + combined([cycles / chip.clock, *demand.shared_s.values()], SHARPNESS_SHARED), seconds
