@@ -54,6 +54,17 @@ def test_recording_begins_after_a_step_that_did_not_compile_and_ends_after_ten(t
     assert program.recorder.notes[0].startswith("recording began after optimizer step 2, which did not compile")
 
 
+def test_a_step_is_timed_without_the_profiler_after_the_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    program = Program(tmp_path)
+    for number in range(20):
+        now[0] += 0.02 if number < 12 else 0.019  # not so much faster that these are recorded instead
+        program.train(1)
+    status = json.loads((Path(program.recorder.folder) / "status.json").read_text())
+    assert status["unprofiled_s"] == pytest.approx(0.019)
+
+
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

@@ -5,6 +5,7 @@ from math import hypot
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from roofline.cli import main
 from roofline.comparison import compare
@@ -49,6 +50,28 @@ def test_the_only_finding_that_is_gone_brought_the_whole_change() -> None:
     ]
     assert found.holds is True
     assert found.error == pytest.approx(66 / 70 - 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "unprofiled_s", "promised_s", "after_s"),
+    [
+        ("gpu", (0.08, 0.05), 0.04, 0.05),  # 80 - 40 ms: the device works as fast beside a profiler
+        ("cpu", (0.08, 0.05), 0.048, 0.05),  # of 100 ms 40 were promised, of 80 these are 32
+        ("gpu", (0.11, 0.05), 0.06, 0.05),  # a profiler makes no step shorter: the slower steps before the recording were cold
+        ("gpu", (None, 0.05), 0.06, 0.07),  # one without and one with the profiler are not compared
+    ],
+)
+def test_times_without_the_profiler_are_compared_where_both_are_known(
+    kind: str, unprofiled_s: tuple[float | None, float], promised_s: float, after_s: float
+) -> None:
+    before, after = report(0.1, finding("padding", 0.04)), report(0.07)
+    before, after = (
+        replace(one, points=(replace(one.points[0], unprofiled_s=seconds),), machine=replace(one.machine, kind=kind))
+        for one, seconds in zip((before, after), unprofiled_s, strict=True)
+    )
+    found = kept(before, after)
+    assert (found.promised_s, found.after_s) == (pytest.approx(promised_s), pytest.approx(after_s))
+    assert promise_lines(found)[-1].startswith("per step without the profiler: " if unprofiled_s[0] else "per step: ")
 
 
 def test_several_findings_that_are_gone_are_compared_together() -> None:

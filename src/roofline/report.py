@@ -115,7 +115,8 @@ class Point(Struct, frozen=True, kw_only=True):
     work where it is less than ``work``, ``unneeded`` the rest by class, as for ops. ``op_efficiency`` is the share of the time at the ops'
     minimum times for all work: ``at_roof_s`` and what is lost as unneeded. ``flops_by_convention`` has the FLOP as other counters count
     them, by their name: ``flop_counter`` is PyTorch's (attention in full, recomputed scores and padding included). ``throughput`` is by
-    the words given with the number per step (tokens, samples). Of a program after a change, ``time_s`` is predicted, ``expected`` has its
+    the words given with the number per step (tokens, samples). ``unprofiled_s`` is the time of a step without the profiler, of an average
+    step that was captured. Of a program after a change, ``time_s`` is predicted, ``expected`` has its
     bounds and ``before_s`` is what was measured before.
     """
 
@@ -150,6 +151,7 @@ class Point(Struct, frozen=True, kw_only=True):
     throughput: dict[str, Throughput] = field(default_factory=dict)
     expected: Expected | None = None
     before_s: Number | None = None
+    unprofiled_s: Number | None = None
 
 
 class StepShare(Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from ..units import approximate, percent, rounded, show
 from .findings.single_ops import ABOVE_ROOF, UNKNOWN
 from .memory import OUT_OF_MEMORY
 
+SLOWED = 1.1  # time of a profiled step over that of one without the profiler which is worth a word (a choice)
 CPU = "CPU"  # device name of a host CPU
 _NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
@@ -37,12 +38,19 @@ def summary(
         first += "; the cost of some ops is not known." if partly else "."
         return _lines([first, _utilization(point), *_throughput(point, count, "At most ")], _start(findings, None))
     how = " predicted" if predicted else ""
-    first = f"{show(rounded(point.time_s, 3), 's')}{per}{how} on {where}{_minimum(point, findings)}."
+    first = f"{show(rounded(point.time_s, 3), 's')}{per}{how}{_unprofiled(point)} on {where}{_minimum(point, findings)}."
     return _lines([first, _utilization(point), *_throughput(point, count)], _start(findings, point))
 
 
 def _lines(sentences: Iterable[str], start: str) -> str:
     return "\n".join(filter(None, [" ".join(filter(None, sentences)), start]))
+
+
+def _unprofiled(point: Point) -> str:
+    """The time without the profiler, where that slowed the host."""
+    if not point.time_s or not point.unprofiled_s or point.time_s < SLOWED * point.unprofiled_s:
+        return ""
+    return f" (profiled; {show(rounded(point.unprofiled_s, 3), 's')} without the profiler)"
 
 
 def _minimum(point: Point, findings: Sequence[Finding]) -> str:

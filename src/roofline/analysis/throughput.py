@@ -1,4 +1,4 @@
-"""Throughput: tokens, samples or requests per second, from how many a step handles."""
+"""What is known of a step beside its profile: how many tokens, samples or requests it handles, and its time without the profiler."""
 
 from collections.abc import Mapping
 
@@ -42,7 +42,18 @@ def with_throughput(report: Report, per_step: Mapping[str, float], price: float 
             )
         return replace(point, throughput=found)
 
-    points = tuple(with_rates(point) for point in report.points)
+    return _with_points(report, tuple(with_rates(point) for point in report.points))
+
+
+def with_unprofiled(report: Report, seconds: float) -> Report:
+    """A report with the time of a step without the profiler, if it is known and there are steps."""
+    if not seconds or all(point.scope != "average" for point in report.points):
+        return report
+    points = (replace(point, unprofiled_s=seconds) if point.scope == "average" else point for point in report.points)
+    return _with_points(report, tuple(points))
+
+
+def _with_points(report: Report, points: tuple[Point, ...]) -> Report:
     sentence = summary(points, report.machine, report.input.devices, report.findings, report.predicted)
     return replace(report, points=points, summary=sentence)
 

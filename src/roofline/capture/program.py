@@ -51,13 +51,17 @@ class Window(Struct, frozen=True, kw_only=True):
 
 
 class Profiled(Struct, frozen=True, kw_only=True):
-    """The result of a profiled program: its exit status, the folder with its profiles, and notes."""
+    """The result of a profiled program: its exit status, the folder with its profiles, and notes.
+
+    ``unprofiled_s`` is what one of its steps took without the profiler, of several processes the slowest; 0 if not known.
+    """
 
     status: int
     folder: Path
     files: tuple[Path, ...] = ()
     notes: tuple[str, ...] = ()
     missing: str = ""
+    unprofiled_s: float = 0.0
 
 
 def run_program(command: Sequence[str], variables: Mapping[str, str], stdout: IO[Any] | int | None) -> int:
@@ -86,7 +90,8 @@ def profile(
         run, files = collect(staging, folder, name)
     notes = tuple(dict.fromkeys(note for one in messages for note in one["notes"]))
     missing = "" if files else why_no_profile(command, status, messages, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
-    return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing)
+    unprofiled_s = max((one.get("unprofiled_s", 0.0) for one in messages if one["state"] == "done"), default=0.0)
+    return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing, unprofiled_s=unprofiled_s)
 
 
 def runnable(command: Sequence[str]) -> list[str]:

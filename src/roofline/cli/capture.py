@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..analysis import open_report
-from ..analysis.throughput import with_throughput
+from ..analysis.throughput import with_throughput, with_unprofiled
 from ..capture.program import Profiled, Window, checked, profile
 from ..errors import NoActivity
 from ..grouping.folding import by_loss, table_rows
@@ -137,6 +137,7 @@ def _analyse(args: argparse.Namespace, taken: Profiled) -> None:
         raise NoActivity(
             f"{taken.folder}: nothing ran on a device while the program was recorded; use --from-start to record everything"
         ) from None
+    report = with_unprofiled(report, taken.unprofiled_s)
     _emit(args, with_throughput(report, chosen_throughput(args), chosen_price(args)))
 
 

@@ -3,6 +3,9 @@
 A finding is matched with those of the report after by kind and title, with their savings summed. It is gone where less than a quarter of
 its saving is left. The step became shorter by what all findings that are gone brought together, so each has a figure of its own only where
 it is the only one; findings about what binds kernels count only where no other is gone, because their kernels change with every decision.
+
+A profiler adds to the time of a step, and to a changed program another amount. Where both reports know the time of a step without it, that
+is what is compared; a CPU runs its ops in the time that it shares with the profiler, so their savings shrink in proportion.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +16,7 @@ from msgspec import Struct
 
 from ..causes import CAUSES, IDLE
 from ..errors import SourceError
-from ..report import Finding, Number, Report
+from ..report import Finding, Number, Point, Report
 
 SCHEMA = "roofline.promise/1"
 GONE = 0.25  # of a saving: the most that is left of a finding that is gone (a choice)
@@ -51,6 +54,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     """The promises of a report and what arrived: the times of a step (else of the run, as ``per`` says) before and after.
 
     ``promised_s`` is the time that the findings which are gone promised together, with its interval; ``None`` if none is gone.
+    ``unprofiled`` is whether the times are those without the profiler.
     """
 
     schema: str = SCHEMA
@@ -63,6 +67,7 @@ class Kept(Struct, frozen=True, kw_only=True):
     low_s: Number | None = None
     high_s: Number | None = None
     findings: tuple[Promise, ...] = ()
+    unprofiled: bool = False
 
     @property
     def gone(self) -> tuple[Promise, ...]:
@@ -93,29 +98,37 @@ def promises_kept(before: Report, after: Report, files: tuple[str, str] = ("befo
     was, now = before.main_point, after.main_point
     if was is None or now is None or was.scope != now.scope or not was.time_s or not now.time_s or before.predicted or after.predicted:
         return None
-    is_step = was.scope == "average"
+    is_step, unprofiled = was.scope == "average", bool(was.unprofiled_s and now.unprofiled_s)
+    before_s, after_s = (_without_profiler(point) if unprofiled else point.time_s or 0.0 for point in (was, now))
+    shrunk = before_s / was.time_s if before.machine.kind == "cpu" else 1.0
     left = _summed(after.findings, is_step)
     promised = _promised(before.findings, is_step, was.time_s)
     found = [msgspec.structs.replace(one, left_s=left.get((one.kind, one.title), 0.0)) for one in promised]
     gone = [one for one in found if one.is_gone]
     gone = [one for one in gone if one.kind not in KERNELS] or gone
     found = [_with_kernels_left(one, gone) for one in found]
-    arrived_s = was.time_s - now.time_s
+    arrived_s = before_s - after_s
     if len(gone) == 1:
         found = [msgspec.structs.replace(one, arrived_s=arrived_s) if one is gone[0] else one for one in found]
-    saved_s = min(sum(one.promised_s for one in gone), was.time_s)
-    low_s, high_s = _interval(gone, saved_s, REPEATS * was.time_s)
+    saved_s = min(shrunk * sum(one.promised_s for one in gone), before_s)
+    low_s, high_s = _interval(gone, saved_s, shrunk, REPEATS * before_s)
     return Kept(
         files=files,
         chip=before.machine.name,
         per="step" if is_step else "run",
-        before_s=was.time_s,
-        after_s=now.time_s,
-        promised_s=was.time_s - saved_s if gone else None,
-        low_s=max(was.time_s - high_s, 0.0) if gone else None,
-        high_s=was.time_s - low_s if gone else None,
+        before_s=before_s,
+        after_s=after_s,
+        promised_s=before_s - saved_s if gone else None,
+        low_s=max(before_s - high_s, 0.0) if gone else None,
+        high_s=before_s - low_s if gone else None,
         findings=tuple(found),
+        unprofiled=unprofiled,
     )
+
+
+def _without_profiler(point: Point) -> float:
+    """The time of a step without the profiler, which never makes it shorter."""
+    return float(min(point.unprofiled_s or point.time_s or 0.0, point.time_s or 0.0))
 
 
 def _saved_s(finding: Finding, is_step: bool) -> float:
@@ -158,10 +171,10 @@ def _with_kernels_left(one: Promise, gone: Sequence[Promise]) -> Promise:
     return msgspec.structs.replace(one, left_s=one.promised_s) if one.is_gone and one not in gone else one
 
 
-def _interval(gone: Sequence[Promise], saved_s: float, again_s: float) -> tuple[float, float]:
+def _interval(gone: Sequence[Promise], saved_s: float, shrunk: float, again_s: float) -> tuple[float, float]:
     """The interval of the savings of findings together: their errors, and how much recordings differ, are independent."""
-    below = hypot(again_s, *(one.promised_s - one.low_s for one in gone))
-    above = hypot(again_s, *(one.high_s - one.promised_s for one in gone))
+    below = hypot(again_s, *(shrunk * (one.promised_s - one.low_s) for one in gone))
+    above = hypot(again_s, *(shrunk * (one.high_s - one.promised_s) for one in gone))
     return saved_s - below, saved_s + above
 
 

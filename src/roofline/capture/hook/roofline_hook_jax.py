@@ -27,6 +27,7 @@ COMPILING = "/jax/core/compile/"  # prefix of the durations of tracing, lowering
 COMPILED = "/jax/core/compile/backend_compile_duration"  # recorded when a program is compiled or loaded from the compilation cache
 HOST_LEVEL = 1  # level of host tracing: step annotations and calls of the runtime
 
+STEADY = 3  # steps after the recording that are timed
 PREPARATION_S = 2.0  # a new function within this time means that the recording so far was preparation
 PROFILE, ASIDE = "plugins", "aside"  # folders: of the profile, as JAX names it, and of the last one that was discarded
 
@@ -51,6 +52,7 @@ class JaxRecorder(Recorder):
         self.calls = threading.local()
         self.stop_watching: Any = None
         self.meanwhile = 0  # programs compiled while recording
+        self.waited_s, self.waited_at = 0.0, 0  # when the devices were last waited for, and before which step after the recording
         self.jax: Any = None
 
     def watch(self, framework: Any) -> None:
@@ -182,6 +184,21 @@ class JaxRecorder(Recorder):
             self.begin_warm(f"recording began although each of {self.seen - 1} annotated steps compiled")
         self.before_step = self.compilations
 
+    def _time_unrecorded(self) -> None:
+        """Time the last annotated step before the recording, then the first ones after it, between waits for the devices."""
+        if self.state == "waiting":
+            settle(self.jax)
+            now = time.monotonic()
+            self.unprofiled_s = now - self.waited_s if self.steady and self.waited_s else 0.0
+            self.waited_s = now
+        elif self.state == "done" and self.recorded and not self.waited_at:
+            settle(self.jax)
+            self.waited_s, self.waited_at = time.monotonic(), self.seen
+        elif self.waited_at and self.seen == self.waited_at + STEADY:
+            settle(self.jax)
+            self.unprofiled_s = (time.monotonic() - self.waited_s) / STEADY
+            self.write_message()
+
     def _watch_steps(self, annotation: Any) -> None:
         if not (self.by_steps or self.warming):
             return
@@ -191,6 +208,7 @@ class JaxRecorder(Recorder):
             # An annotation created before the profiler starts is not recorded, even if it is entered afterwards.
             self.seen += 1
             if self.warming:
+                self._time_unrecorded()
                 self._step_begins()
             elif self.by_steps and self.seen == self.skip + 1:
                 self.begin(settled=True)
@@ -234,13 +252,18 @@ def start(jax: Any, folder: str, start_trace: Any = None, python: bool = False) 
 
 def wait_for_devices(jax: Any) -> None:
     """Wait until the devices are idle; errors on them are raised in the program itself."""
+    settle(jax)
+    if jax.default_backend() == "cpu":
+        _wait_until_idle()
+
+
+def settle(jax: Any) -> None:
+    """Wait until the devices are idle, but for results that the program discarded on a CPU."""
     with contextlib.suppress(Exception):
         jax.effects_barrier()
     for array in jax.live_arrays():
         with contextlib.suppress(Exception):
             array.block_until_ready()
-    if jax.default_backend() == "cpu":
-        _wait_until_idle()
     with contextlib.suppress(Exception):  # no driver of this name: not NVIDIA's
         _wait_for_gpus([device.local_hardware_id for device in jax.local_devices() if device.platform == "gpu"])
 

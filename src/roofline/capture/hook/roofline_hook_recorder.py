@@ -42,6 +42,7 @@ class Recorder:
         self.state = "waiting"
         self.notes: list[str] = []
         self.seen, self.recorded = 0, 0  # steps
+        self.unprofiled_s = 0.0  # what a step like the recorded ones takes without the profiler; 0 if not known
         self.ran = False  # whether the program used the framework
         self.own_profile, self.own_profiles = False, 0  # whether the program is taking its own profile, and how often it did
         self.began_s, self.restarts = 0.0, 0
@@ -191,6 +192,7 @@ class Recorder:
             "ran": self.ran,
             "steps": self.seen,
             "recorded": self.recorded,
+            "unprofiled_s": self.unprofiled_s,
             "own_profiles": self.own_profiles,
             "notes": self.notes,
         }

@@ -119,7 +119,13 @@ class TorchRecorder(Recorder):
 
     def message(self) -> "dict[str, Any]":
         rank = os.environ.get("RANK", "")
-        return {**super().message(), "unfinished": self.unfinished, "rank": int(rank) if rank.isdecimal() else None}
+        before_s = self.step_s if self.recorded and len(set(self.shapes[-self.recorded - 1 :])) == 1 else 0.0
+        return {
+            **super().message(),
+            "unfinished": self.unfinished,
+            "rank": int(rank) if rank.isdecimal() else None,
+            "unprofiled_s": self.unprofiled_s or before_s,
+        }
 
     def final_note(self) -> str:
         """A note about steps that never repeat, or about how much slower the program was while it was recorded."""
@@ -190,6 +196,9 @@ class TorchRecorder(Recorder):
             return
         self.later_steps = self.later_steps or self._steps_after()
         step_s = self.later_steps.ended(now, shapes, compiled)
+        if self.later_steps.measured_s not in (0.0, self.unprofiled_s) and self._are_alike():
+            self.unprofiled_s = self.later_steps.measured_s
+            self.write_message()
         if not step_s:
             return
         os.replace(os.path.join(self.folder, TRACE), os.path.join(self.folder, EARLIER))
@@ -206,6 +215,10 @@ class TorchRecorder(Recorder):
             self._keep_earlier()
             self.state = "done"
             self.write_message()
+
+    def _are_alike(self) -> bool:
+        """Whether any recorded step stands for the others: all have the same shapes, or each its own, as where lengths grow."""
+        return len(set(self.shapes[-self.recorded :])) in (1, self.recorded)
 
     def _steps_after(self) -> Any:
         return LaterSteps(self.step_s, set(self.shapes), lambda: wait_for_devices(self.torch))

@@ -1,4 +1,4 @@
-"""Whether the steps after a recording are faster than those in it, which then did work that is done once: loading and choosing kernels."""
+"""How long the steps after a recording take; faster ones than those in it show that these did work that is done once: loading kernels."""
 
 import time
 from typing import Any
@@ -18,6 +18,7 @@ class LaterSteps:
         self.step_s, self.shapes, self.wait = step_s, shapes, wait
         self.ended_s: list[float] = []
         self.checking = False
+        self.measured_s = 0.0  # of steps between two waits for the device; 0 if none were steady yet
         self.pause, self.next_pause = 0, STEADY  # steps until the next check, after one that failed
 
     def ended(self, now_s: float, shapes: Any, compiled: bool) -> float:
@@ -30,20 +31,26 @@ class LaterSteps:
             self.pause -= 1
         elif self.checking:
             return self._checked()
-        elif self._seem_faster():
+        elif self._are_steady() and (not self.measured_s or self._seem_faster()):
             self.wait()
             self.ended_s, self.checking = [time.monotonic()], True
         return 0.0
 
+    def _times(self) -> "list[float]":
+        return [self.ended_s[step + 1] - self.ended_s[step] for step in range(len(self.ended_s) - 1)]
+
+    def _are_steady(self) -> bool:
+        times = self._times()
+        return len(times) == STEADY and max(times) <= SPREAD * min(times)
+
     def _seem_faster(self) -> bool:
-        times = [self.ended_s[step + 1] - self.ended_s[step] for step in range(len(self.ended_s) - 1)]
-        return len(times) == STEADY and max(times) <= SPREAD * min(times) and self._is_faster(max(times))
+        return self._is_faster(max(self._times()))
 
     def _checked(self) -> float:
         if len(self.ended_s) <= STEADY:
             return 0.0
         self.wait()
-        step_s = (time.monotonic() - self.ended_s[0]) / STEADY
+        step_s = self.measured_s = (time.monotonic() - self.ended_s[0]) / STEADY
         if self._is_faster(step_s):
             return step_s
         self.ended_s, self.checking = [], False
