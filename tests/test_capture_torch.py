@@ -295,13 +295,15 @@ def test_a_trace_is_packed_under_the_name_of_its_rank_with_its_captures(tmp_path
         mine = staging / f"{process}-torch"
         (mine / "capture_traces").mkdir(parents=True)
         (mine / "capture_traces" / "0001.json").write_text("{}")
-        (mine / TRACE).write_text('{"name": "ProfilerStep#3"}\n{"name": "ProfilerStep#4", "cat": "cpu_op"}\n')
-        (mine / "status.json").write_text(json.dumps({"rank": rank, "unfinished": "ProfilerStep#4", "recorded": 0}))
+        lines = ['{"roofline_step_s": [0.02, 0.03, 1],', '{"name": "ProfilerStep#3"}', '{"name": "ProfilerStep#4", "cat": "cpu_op"}', ""]
+        (mine / TRACE).write_text("\n".join(lines))
+        (mine / "status.json").write_text(json.dumps({"rank": rank, "unfinished": "ProfilerStep#4", "recorded": 0, "unprofiled_s": 0.01}))
     run, files = collect(staging, tmp_path / "run", "mine")
     assert [file.name.partition(".")[0].rpartition("_")[2] for file in files] == ["rank0", "rank1"]
     text = gzip.decompress(files[0].read_bytes())
     assert b'"ProfilerStep#3"' in text
     assert b'"ProfilerStep#4 (unfinished)"' in text
+    assert b'"roofline_step_s": [0.01, 0.01, 3]' in text  # of three steps after the recording
     assert len(list((run / "capture_traces").glob("*_rank?.0001.json.gz"))) == 2
 
 

@@ -169,7 +169,7 @@ def test_gaps_after_a_read_are_the_reads_where_the_host_would_be_ahead(tmp_path:
 def test_a_note_says_how_long_a_step_takes_without_the_profiler(said: list[float], is_noted: bool) -> None:
     begins = np.arange(5) * 1_000_000  # a step of 1 ms
     assert slowed_note(begins, (said[0], said[1], int(said[2]))) == (
-        ["the profiler slows the host: without it a step took 600 µs (8 steps before the recording)"] if is_noted else []
+        ["the profiler slows the host: without it a step took 600 µs (8 steps that were not recorded)"] if is_noted else []
     )
 
 

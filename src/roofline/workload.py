@@ -188,7 +188,8 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     work is needed but written in a costly way. ``group`` is equal for avoidable work of one kind that the same change removes; ``factor``
     is the executed work over the needed work. ``besides`` is the cost of one execution of kernels that would run in addition. ``extra`` is
     whether the op does only what another did, or a copy would spare: of several kinds of avoidable work that it has, this one counts.
-    ``share`` is the part of the op's executions that it is about.
+    ``share`` is the part of the op's executions that it is about, ``removed`` how many launches
+    go with each of the op's where it becomes part of another kernel.
     """
 
     kind: str
@@ -204,6 +205,7 @@ class Avoidable(Struct, frozen=True, kw_only=True):
     usual: Usual = Usual.NO
     extra: bool = False
     share: float = 1.0
+    removed: float = 0.0
 
     def __post_init__(self) -> None:
         if type(self.facts) is not Facts:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from functools import partial
 from itertools import chain
+from statistics import fmean
 
 from msgspec.structs import replace
 
@@ -61,7 +62,10 @@ class _Evidence:
         for (place, *_), reasons in told.items():
             # Of edges that were matched by size some are missed in some of the equal executions of an op.
             share = len(reasons) / max(self._executions[place], len(reasons)) if self._is_sure or rule in COMPLETE else 1.0
-            mean = reasons[0] if len(reasons) == 1 else replace(reasons[0], instead=_mean([reason.instead for reason in reasons]))
+            mean = reasons[0]
+            if len(reasons) > 1:
+                instead, removed = _mean([reason.instead for reason in reasons]), fmean(reason.removed for reason in reasons)
+                mean = replace(mean, instead=instead, removed=removed)
             self._say(place, rule, self._named(place, replace(mean, share=share)))
 
     def _named(self, place: int, avoidable: Avoidable) -> Avoidable:

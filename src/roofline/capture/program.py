@@ -90,7 +90,8 @@ def profile(
         run, files = collect(staging, folder, name)
     notes = tuple(dict.fromkeys(note for one in messages for note in one["notes"]))
     missing = "" if files else why_no_profile(command, status, messages, delayed=bool(asked.delay_s), skipping=bool(asked.skip))
-    unprofiled_s = max((one.get("unprofiled_s", 0.0) for one in messages if one["state"] == "done"), default=0.0)
+    done = [one for one in messages if one["state"] == "done"]
+    unprofiled_s = max((one.get("unprofiled_s") or one.get("before_s", 0.0) for one in done), default=0.0)
     return Profiled(status=status, folder=run, files=files, notes=notes, missing=missing, unprofiled_s=unprofiled_s)
 
 

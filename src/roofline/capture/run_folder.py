@@ -78,7 +78,7 @@ def _packed(file: Path, run: Path, status: Mapping[str, Any]) -> Path:
     for capture in sorted((file.parent / CAPTURE_TRACES).glob("*.json")):
         (run / CAPTURE_TRACES).mkdir(exist_ok=True)
         pack(capture, run / CAPTURE_TRACES / f"{worker}.{capture.stem}.json.gz")
-    return pack(file, run / trace_name(worker), status["unfinished"])
+    return pack(file, run / trace_name(worker), status["unfinished"], status.get("unprofiled_s", 0.0))
 
 
 def _unused_time(runs: Path) -> str:

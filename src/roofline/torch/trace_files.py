@@ -6,6 +6,7 @@ with torch.profiler.profile(record_shapes=True, with_stack=True, on_trace_ready=
 
 import gzip
 import os
+import re
 import socket
 from collections.abc import Callable
 from datetime import datetime
@@ -19,6 +20,8 @@ from ..units import parse
 PROFILES = Path("plugins") / "profile"  # where TensorBoard looks for runs
 ENDING = ".pt.trace.json.gz"
 CHUNK = int(parse("4 MiB", "B"))
+TIMED = 3  # steps that a capture times after its recording
+_UNRECORDED = re.compile(rb'("roofline_step_s": *)\[[^\]]*\]')
 FAST = 1  # gzip level: compresses to a tenth, in a tenth of the time of the best level
 
 
@@ -84,13 +87,18 @@ def _world_size() -> int:
     return int(size) if size.isdecimal() else 1
 
 
-def pack(source: Path, target: Path, unfinished: str = "") -> Path:
-    """Gzips a trace next to it and moves the result to ``target``; the step ``unfinished`` is marked as such."""
+def pack(source: Path, target: Path, unfinished: str = "", unprofiled_s: float = 0.0) -> Path:
+    """Gzips a trace next to it and moves the result to ``target``; the step ``unfinished`` is marked as such.
+
+    ``unprofiled_s`` is what `TIMED` steps took after the recording, which replaces the figure from before it.
+    """
     old, new = f'"{unfinished}"'.encode(), f'"{unfinished} (unfinished)"'.encode()
     draft = source.with_name(f"{source.name}.gz")
     with source.open("rb") as plain, gzip.open(draft, "wb", compresslevel=FAST) as packed:
         while lines := plain.readlines(CHUNK):
             chunk = b"".join(lines)
+            if unprofiled_s:
+                chunk = _UNRECORDED.sub(b"\\g<1>[%r, %r, %d]" % (unprofiled_s, unprofiled_s, TIMED), chunk, count=1)
             packed.write(chunk.replace(old, new) if unfinished else chunk)
     source.unlink()
     return draft.replace(target)

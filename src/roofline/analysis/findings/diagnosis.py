@@ -24,7 +24,7 @@ from .avoidable_work import avoidable_cases, avoidable_evidence, worth_a_line
 from .block_sizes import block_sizes
 from .clock import Clock, clock_of
 from .collectives import collective_evidence
-from .evidence import LEVERS, Evidence
+from .evidence import LEVERS, Evidence, Saving
 from .idle import RECORDED_KERNEL_S, RECORDED_PROGRAM_S, Launching, idle_evidence, with_autotuning
 from .joined import with_removed_launches, with_their_copies
 from .kernels import PRODUCTS, RECORDED_GAPS, KernelGaps, Limits, kernel_evidence
@@ -72,9 +72,20 @@ def findings(
     writer, found = _diagnosed(op_times, recording, machine, clock, corrections, wall)
     found = [_with_missing(one, writer, recording) for one in found]
     predicted = _predicted(found, writer, recording, clock, corrections.lower(machine), calibration)
-    written = [writer.finding(one, predicted.get(writer.words(one.kind, one.group).whatif or "")) for one in [*suspect, *found, *further]]
+    changes = [predicted.get(writer.words(one.kind, one.group).whatif or "") for one in found]
+    found = [_as_predicted(one, change, clock) for one, change in zip(found, changes, strict=True)]
+    written = [writer.finding(one, change) for one, change in zip(found, changes, strict=True)]
+    written += [writer.finding(one) for one in [*suspect, *further]]
     told = in_order(written, wall.op_times, wall.floor_s, decisive)
     return in_sequence(told, list(predicted), clock.each_s, [op.time_s for op in op_times.ops]) if clock.measured else told
+
+
+def _as_predicted(one: Evidence, predicted: Predicted | None, clock: Clock) -> Evidence:
+    """The evidence with the saving of its predicted change, after those that come before it."""
+    if predicted is None or one.saved is None or not one.saved.steps_s:
+        return one
+    steps_s = (predicted.before_s - predicted.time_s) * clock.parts
+    return replace(one, saved=Saving(one.saved.whole_s * steps_s / one.saved.steps_s, steps_s))
 
 
 def _with_missing(one: Evidence, writer: Writer, recording: Recording) -> Evidence:
@@ -109,7 +120,8 @@ def _diagnosed(
         op_times = op_times.exposed(share)
     writer = Writer(_terms(op_times, ids, recording, machine), clock, op_times, op_times.words("name"), wall)
     idle = waiting(recording, clock.parts)
-    found = idle_evidence(idle, clock, _launching(op_times, ids, recording, clock))
+    launching = _launching(op_times, ids, recording, clock)
+    found = idle_evidence(idle, clock, launching)
     if not machine.ceilings:  # no op has a minimum time, so none has a saving
         return writer, found
     cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=recording.format == TORCH)
@@ -136,7 +148,7 @@ def _diagnosed(
         kernels = [_fitting_a_tpu(one, op_times, ids, recording, machine) for one in kernels]
     found = with_their_copies(found, kernels, idle, op_times, clock)
     if _is_launched_singly(recording):
-        found = with_removed_launches(found, op_times, ids, clock)
+        found = with_removed_launches(found, op_times, ids, clock, launching.loops.updating)
     return writer, [*found, *exchanged, *counted, *uneven]
 
 
@@ -152,8 +164,10 @@ def _predicted(
         return {}
     from .predictions import Wanted, predictions  # needed by few programs
 
+    needed = {one.missing.change for one in saving}
+    by_saving = sorted(saving, key=lambda each: -(each.saved.steps_s if each.saved else 0.0))
     wanted: dict[str, Wanted] = {}
-    for one in sorted(saving, key=lambda each: -(each.saved.steps_s if each.saved else 0.0)):
+    for one in sorted(by_saving, key=lambda each: writer.words(each.kind, each.group).whatif not in needed):  # what others need comes first
         words = writer.words(one.kind, one.group)
         wanted.setdefault(words.whatif or "", Wanted(words.whatif or "", one.missing.change))
     return predictions(wanted.values(), recording, clock, machine, calibration.for_kernels())

@@ -6,6 +6,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ...machine import LATENCY
+from ...prediction.terms import joined
 from ...quantities import NOTABLE
 from ...rules.words import kinds, page
 from ...units import parse, rounded
@@ -13,7 +14,7 @@ from ...workload import AUTOTUNING, FETCHES, GRAPH_BREAK, READS_VALUES, Fact, so
 from ..idle_time import Waiting
 from ..op_times import OpTimes, values_at
 from .clock import Clock
-from .evidence import LEVERS, Evidence, Note, Saving
+from .evidence import Evidence, Note, Saving
 from .looped_calls import Loops
 from .writing import LISTED
 
@@ -27,6 +28,7 @@ RECORDED_LAUNCH_S = parse("60 us", "s")
 RECORDED_PROGRAM_S, RECORDED_KERNEL_S = parse("10 us", "s"), parse("4 us", "s")
 # On an H200's host, JAX launched a program of 20 arrays in 0.1 ms, and one of 6,000 arrays and 1,500 kernels in 31 ms.
 LONG_LAUNCH_S = parse("5 ms", "s")
+OVERLAP = 3.0  # exponent of the overlap of host and device, as of the math and the traffic of a kernel in predictions
 MOST_RECORDED = 0.5  # of such a gap at most, because the overhead varies with the host
 # Groups of words: a step that is one program, whose launch takes milliseconds, values that are read by a call each, copies to and fro.
 ONE_PROGRAM, MANY_ARRAYS, ONE_BY_ONE, BOTH_WAYS = "one program", "many arrays", "one by one", "both ways"
@@ -73,15 +75,23 @@ def _evidence(kind: str, waits: Sequence[Waiting], clock: Clock, launching: Laun
         "activity": longest.activity or "code that the profile does not show",
         "lines": _lines(waits) if longest.location else "",
         "callers": ", ".join(map(source_line, launching.callbacks[:LISTED])) if kind == CALLBACK else "",
-        "share": launching.loops.updating,
     }
     saved_s = each - profiler_s
     if saved_s < NOTABLE * clock.each_s:
         return Evidence(kind=kind, group=group, facts=facts, levers=(), notes=(*notes, Note("mostly-profiler")))
-    is_updating = kind == DISPATCH and launching.loops.updating and longest.cause != GRAPH_BREAK
     whole_s = sum(one.whole_s * (1 - max(one.recording, of_launch)) for one in waits)
     saved = Saving(whole_s, saved_s * clock.parts if clock.per else whole_s)
-    return Evidence(kind=kind, group=group, facts=facts, saved=saved, notes=notes, levers=("optimizer", *LEVERS) if is_updating else LEVERS)
+    return Evidence(kind=kind, group=group, facts=facts, saved=saved, notes=notes)
+
+
+def host_saving_s(clock: Clock, waited_s: float, share: float, worked_s: float = 0.0) -> float:
+    """What is saved where a host that the device waits for (``waited_s``) launches a ``share`` less, and the device works ``worked_s`` less.
+
+    The host takes the time of both for its launches; afterwards the device waits in a part of the step, and the host in another.
+    """
+    busy_s = clock.busy_s or 0.0
+    host_s = busy_s + waited_s
+    return min(host_s - joined(OVERLAP, host_s * (1 - share), busy_s - worked_s), waited_s + worked_s)
 
 
 def _group(kind: str, waits: Sequence[Waiting], clock: Clock, launching: Launching) -> str:

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from ...cost import NOTHING
-from ...workload import PASSES_ARRAYS
+from ...workload import GRAPH_BREAK, PASSES_ARRAYS
 from ..idle_time import Waiting
 from ..op_times import OpTimes
 from .clock import Clock
 from .evidence import Evidence, Note, Saving
-from .idle import DISPATCH, SYNC, TRANSFER
+from .idle import DISPATCH, SYNC, TRANSFER, host_saving_s
 from .kernels import HOST_COPIES
 from .looped_calls import IMAGES
 from .offloaded import SAVED
+from .program_chains import KIND as CHAIN
+
+OPTIMIZER = "optimizer"  # the group of findings about kernels that update one parameter each
 
 
 def with_their_copies(
@@ -70,26 +73,48 @@ def _longest(kind: str, idle: Sequence[Waiting]) -> str:
     return max(mine, key=lambda one: one.each_s).reason.location if mine else ""
 
 
-def with_removed_launches(found: Sequence[Evidence], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[Evidence]:
-    """The evidence, where changes that remove ops also save their share of the time waiting for launches, by number of launches."""
+def with_removed_launches(
+    found: Sequence[Evidence], op_times: OpTimes, ids: Sequence[int], clock: Clock, updating: float = 0.0
+) -> list[Evidence]:
+    """The evidence, where changes that remove launches also shorten the time of the host, which launches the rest as fast as before.
+
+    An optimizer that is ``updating`` one parameter with each of a share of the launches is a fault of its own, with its kernels.
+    """
     waits = next((one for one in found if one.kind == DISPATCH and one.saved), None)
     counts = {id: op_times.launches[id] * clock.share(id) for id in ids} if waits is not None else {}
-    every, left = sum(counts.values()), 1.0
+    every, left, joined = sum(counts.values()), 1.0, list[Evidence]()
     if waits is None or waits.saved is None or not every:
         return list(found)
-    joined = []
+    waited = waits.saved
+    if updating and waits.group != GRAPH_BREAK:
+        kernels = next((one for one in found if (one.kind, one.group) == (CHAIN, OPTIMIZER) and one.saved), None)
+        updates, left = _updates(waits, waited, kernels, updating, clock), left - updating
+        found = [one for one in found if one is not kernels]
+        joined.append(updates)
     for one in found:
-        removed = sum(counts.get(id, 0.0) for id in one.ops if one.group == IMAGES or _is_removed(one.kind, op_times, id))
+        removed = sum(counts.get(id, 0.0) * _removed(one, op_times, id) for id in one.ops)
         share = min(removed / every, left)
-        more = waits.saved.times(share)
-        if one.saved is None or more.steps_s < clock.notable_s:
+        fewer_s = host_saving_s(clock, waited.steps_s, share, one.saved.steps_s) if one.saved and share else 0.0
+        if one.saved is None or one is waits or fewer_s - one.saved.steps_s < clock.notable_s:
             joined.append(one)
             continue
         left -= share
+        more = waited.times((fewer_s - one.saved.steps_s) / waited.steps_s)
         joined.append(one.saving(one.saved.plus(more), Note("launches", {"seconds": more.steps_s / clock.parts})))
-    return [one.saving(waits.saved.times(left)) if one is waits and left < 1 else one for one in joined]
+    return [one.saving(waited.times(left)) if one is waits and left < 1 else one for one in joined]
 
 
-def _is_removed(kind: str, op_times: OpTimes, id: int) -> bool:
-    """Whether the change that a kind of finding recommends removes an op completely."""
-    return any(reason.kind == kind and reason.instead == NOTHING for reason in op_times.ops[id].avoidable)
+def _updates(waits: Evidence, waited: Saving, kernels: Evidence | None, share: float, clock: Clock) -> Evidence:
+    """The evidence of an optimizer that launches kernels for one parameter each: what the host and the device take for these."""
+    worked_s = kernels.saved.steps_s if kernels is not None and kernels.saved else 0.0
+    saved = waited.times(host_saving_s(clock, waited.steps_s, share, worked_s) / waited.steps_s)
+    facts = {**waits.facts, "share": share}
+    return replace(waits, group=OPTIMIZER, facts=facts, ops=kernels.ops if kernels else (), saved=saved, notes=())
+
+
+def _removed(one: Evidence, op_times: OpTimes, id: int) -> float:
+    """How many launches the change of some evidence removes with each of an op's."""
+    if one.group == IMAGES:
+        return 1.0
+    reasons = [reason for reason in op_times.ops[id].avoidable if reason.kind == one.kind]
+    return max((reason.share * (1.0 if reason.instead == NOTHING else reason.removed) for reason in reasons), default=0.0)

@@ -124,7 +124,7 @@ class TorchRecorder(Recorder):
             **super().message(),
             "unfinished": self.unfinished,
             "rank": int(rank) if rank.isdecimal() else None,
-            "unprofiled_s": self.unprofiled_s or before_s,
+            "before_s": before_s,
         }
 
     def final_note(self) -> str:

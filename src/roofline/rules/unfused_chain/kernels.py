@@ -114,13 +114,14 @@ class _Chains:
     def evidence(self, chain: Sequence[int]) -> Iterator[tuple[int, Avoidable]]:
         """The kernels of a chain that would move less."""
         group, inside = self._group(chain), frozenset(chain)
-        for kernel in chain:
+        spared = {kernel: self._spared(kernel, inside) for kernel in chain if kernel not in self._graph.forced}
+        worth = [kernel for kernel, size in spared.items() if size >= SMALL and self._graph.kernels[kernel].cost.known(HBM)]
+        for kernel in worth:
             cost = self._graph.kernels[kernel].cost
             moved = cost.known(HBM)
-            spared = self._spared(kernel, inside)
-            if moved and spared >= SMALL and kernel not in self._graph.forced:
-                less = spared * moved / (moved + self._read_again(kernel))
-                yield kernel, Avoidable(kind=KIND, instead=less_traffic(cost, less), cause="" if group else "operators", group=group)
+            instead = less_traffic(cost, spared[kernel] * moved / (moved + self._read_again(kernel)))
+            cause, removed = "" if group else "operators", (len(chain) - 1) / len(worth)
+            yield kernel, Avoidable(kind=KIND, instead=instead, cause=cause, group=group, removed=removed)
 
     def _group(self, chain: Sequence[int]) -> str:
         if self._phases[chain[0]] == Phase.UPDATE:

@@ -16,7 +16,7 @@ While a profiler runs, Inductor launches its Triton kernels in another way, whic
 with stacks that took 80 to 100 µs per kernel, in addition to the events; without a profiler the host does nothing of it. Recording took up
 to 85% of the host's time there, and 65% in a third, with 200 such kernels in steps of 22 ms: at most 75% is attributed to the profiler.
 
-`roofline capture` also stores how long steps took before it recorded, which bounds these estimates.
+`roofline capture` also stores how long steps took before it recorded, or after that, which bounds these estimates.
 
 If recording took longer than a gap, the rest shortens the next gaps: the host would be ahead of the device, until it waits for it. If the
 host waits for the device when a gap begins, only what is recorded after that makes the gap longer.
@@ -169,7 +169,7 @@ def slowed_note(begins_ns: Integers, unrecorded: tuple[float, float, int] | None
     recorded_s = float(begins_ns[-1] - begins_ns[0]) / (len(begins_ns) - 1) * _NS
     if count < LEAST_STEPS or recorded_s < SLOWED * step_s:
         return []
-    return [f"the profiler slows the host: without it a step took {show(step_s, 's', 3)} ({count} steps before the recording)"]
+    return [f"the profiler slows the host: without it a step took {show(step_s, 's', 3)} ({count} steps that were not recorded)"]
 
 
 def _recording_ns(cost: int, kernels: int, span: int, most: float) -> int:
