@@ -218,8 +218,9 @@ def together_text(kept: Kept) -> str:
     inside = {True: ", inside", False: ", outside", None: ""}[kept.holds]
     more = kept.after_s / kept.promised_s - 1 if kept.promised_s else 0.0
     off = f", {percent(abs(more))} {'more' if more > 0 else 'less'} than promised" if more else ""
+    per = f"{kept.per} without the profiler" if kept.unprofiled else kept.per
     return (
-        f"per {kept.per}{' without the profiler' if kept.unprofiled else ''}: {_seconds(kept.before_s)} before, promised {_seconds(kept.promised_s)}{interval}, "
+        f"per {per}: {_seconds(kept.before_s)} before, promised {_seconds(kept.promised_s)}{interval}, "
         f"measured {_seconds(kept.after_s)}{inside}{off}"
     )
 

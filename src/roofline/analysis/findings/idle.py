@@ -10,7 +10,7 @@ from ...prediction.terms import joined
 from ...quantities import NOTABLE
 from ...rules.words import kinds, page
 from ...units import parse, rounded
-from ...workload import AUTOTUNING, FETCHES, GRAPH_BREAK, READS_VALUES, Fact, source_line
+from ...workload import AUTOTUNING, FETCHES, READS_VALUES, Fact, source_line
 from ..idle_time import Waiting
 from ..op_times import OpTimes, values_at
 from .clock import Clock
@@ -85,7 +85,7 @@ def _evidence(kind: str, waits: Sequence[Waiting], clock: Clock, launching: Laun
 
 
 def host_saving_s(clock: Clock, waited_s: float, share: float, worked_s: float = 0.0) -> float:
-    """What is saved where a host that the device waits for (``waited_s``) launches a ``share`` less, and the device works ``worked_s`` less.
+    """What is saved where the host for which the device waits (``waited_s``) launches a ``share`` less and the device works ``worked_s`` less.
 
     The host takes the time of both for its launches; afterwards the device waits in a part of the step, and the host in another.
     """
