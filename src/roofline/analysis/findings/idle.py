@@ -85,7 +85,7 @@ def _evidence(kind: str, waits: Sequence[Waiting], clock: Clock, launching: Laun
 
 
 def host_saving_s(clock: Clock, waited_s: float, share: float, worked_s: float = 0.0) -> float:
-    """What is saved where the host for which the device waits (``waited_s``) launches a ``share`` less and the device works ``worked_s`` less.
+    """What is saved where the host launches a ``share`` less and the device, which waits ``waited_s`` for it, works ``worked_s`` less.
 
     The host takes the time of both for its launches; afterwards the device waits in a part of the step, and the host in another.
     """
