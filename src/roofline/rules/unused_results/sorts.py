@@ -34,10 +34,11 @@ def sorted_parts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
             continue
         row, results = keys.shape[axis], [array for array in sort.gives if graph.arrays[array].shape == keys.shape]  # no workspace
         most, group = max((_kept(graph, array, axis) for array in results), default=row), GROUP
+        taken = min(sum(_taken(graph, array, axis) for array in results), row)
+        if taken <= FEW * row < most and row >= LONG:
+            most, group = taken, QUANTILE
         if not 0 < most <= MOST_KEPT * row:
-            most, group = min(sum(_taken(graph, array, axis) for array in results), row), QUANTILE
-            if not 0 < most <= FEW * row or row < LONG:
-                continue
+            continue
         cost = graph.cost(sort)
         amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
         instead = Cost.of({**amounts, HBM: min(keys.bytes, cost.known(HBM))})
@@ -146,7 +147,7 @@ def _after(graph: Graph, node: Node, axis: int) -> int | None:
 
 
 def _kept(graph: Graph, array: int, axis: int) -> int:
-    """How many elements at one end of each sorted row are used; all of them unless every use is a slice."""
+    """How many elements at one end of each sorted row hold those that are used; all of them unless every use is a slice."""
     row = graph.arrays[array].shape[axis]
     if graph.is_handed_on(array):
         return row
@@ -154,8 +155,7 @@ def _kept(graph: Graph, array: int, axis: int) -> int:
     for user in graph.users.get(array, ()):
         after = _after(graph, user, axis)
         if user.operator == Operator.SLICE and isinstance(cut := user.params, Part):
-            is_end = cut.strides[axis] == 1 and (cut.starts[axis] == 0 or cut.limits[axis] == row)
-            kept = max(kept, cut.limits[axis] - cut.starts[axis] if is_end else row)
+            kept = max(kept, min(cut.limits[axis], row - cut.starts[axis]))
         elif user.operator == Operator.SLICE and user.takes[0] == array and _cuts_only(graph, user, axis):
             kept = max(kept, graph.arrays[user.gives[0]].shape[axis])
         else:
