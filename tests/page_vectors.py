@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from roofline.causes import cause_of
-from roofline.checking.op_filter import FilterError, parse_filter
 from roofline.cost import Cost
 from roofline.errors import UnitError
+from roofline.grouping.op_filter import FilterError, parse_filter
 from roofline.machine import Machine
 from roofline.placement import place_op
 from roofline.render.geometry import linear_ticks, log_ticks, rate_title, title

@@ -12,8 +12,8 @@ from roofline.checking import Check
 from roofline.checking.baselines import baseline_of
 from roofline.checking.conditions import parse_conditions
 from roofline.checking.finding_causes import BYTES, DISTANCE, KERNELS, MEMORY
-from roofline.checking.op_filter import filtered
 from roofline.errors import UsageError
+from roofline.grouping.op_filter import filtered
 from roofline.peak_memory import PeakMemory
 from roofline.render.budgets import broken_text, check_text, without_repeated_causes
 from roofline.render.export import to_json

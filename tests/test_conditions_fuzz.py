@@ -9,8 +9,8 @@ import roofline as rl
 from roofline.analysis.budgets import check_change, read_conditions
 from roofline.checking import BudgetCheck
 from roofline.checking.conditions import ALIASES, Quantity, parse_conditions
-from roofline.checking.op_filter import FIELDS
 from roofline.errors import RooflineError
+from roofline.grouping.op_filter import FIELDS
 from roofline.quantities import REPORT
 from roofline.render.budgets import check_text
 from roofline.report import Report

@@ -12,10 +12,10 @@ from roofline.analysis.findings import kernels as kernel_findings
 from roofline.analysis.findings import reachable
 from roofline.graph.facts.loops import MOST_UNROLLED
 from roofline.operation import COMPLEX, INTERLEAVED
-from roofline.rules import RULES
 from roofline.rules.dense_gradient.updates import LEAST
 from roofline.rules.low_batch.few_rows import FEW_IN_LOOPS, FEW_ROWS
 from roofline.rules.one_hot_product.diagonals import LONG
+from roofline.rules.order import RULES
 from roofline.rules.unused_results.parts import MOST_USED
 from roofline.rules.words import kinds, page, rule_kinds, words_of
 

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from browser.programs import NO_NODE, node
 from page_vectors import AMOUNTS, FILE, FILTERS, LAUNCHES, LEVELS, RATES, RESOURCES, TIMES, placed, text
 from roofline.analysis import analyze, describe
-from roofline.checking.op_filter import filtered
 from roofline.comparison import compare
 from roofline.cost import Cost
 from roofline.grouping import KEYS, group
+from roofline.grouping.op_filter import filtered
 from roofline.machine import Machine
 from roofline.machines.catalogue import catalogue, load
 from roofline.render.chart import chart

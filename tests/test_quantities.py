@@ -7,7 +7,7 @@ import pytest
 import roofline as rl
 from every import every
 from roofline.checking.conditions import parse_conditions
-from roofline.checking.op_filter import filtered
+from roofline.grouping.op_filter import filtered
 from roofline.quantities import OF_OPS, OF_REPORTS, OP, REPORT, OfOp, OfReport
 from roofline.render.export import COLUMNS as EXPORTED
 from roofline.render.op_table import COLUMNS, column

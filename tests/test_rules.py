@@ -13,9 +13,9 @@ from roofline.dtypes import dtype
 from roofline.graph import Array, Graph, Kernel, Node, Operator
 from roofline.resource import HBM
 from roofline.rule_failures import RuleFailures
-from roofline.rules import RULES
 from roofline.rules.duplicated_work.second_passes import second_passes
 from roofline.rules.low_batch.rows_in_parts import rows_in_parts
+from roofline.rules.order import RULES
 from roofline.rules.product_order.narrow_last import costly_orders
 from roofline.rules.product_order.summed import summed_products
 from roofline.sources.torch_trace.context import Context

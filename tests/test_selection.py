@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from every import every
 from roofline.analysis import analyze
-from roofline.checking.op_filter import check_values, filtered
 from roofline.errors import UsageError
 from roofline.grouping import KEYS, group, group_parts, parts_table
+from roofline.grouping.op_filter import check_values, filtered
 from roofline.report import CounterInfo, Device, DeviceShare, InputInfo, MachineInfo, OpInfo, Report, Step, StepShare
 from roofline.selection import narrow, stem
 

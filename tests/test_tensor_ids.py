@@ -16,7 +16,7 @@ from recorded_calls import PROGRAMS, Program
 from recorded_traces import FOLDER, OBSERVED, OBSERVED_FOLDER, OBSERVER, TRACE, TRAINED, observed, trace_of
 from roofline.graph import Graph, Operator
 from roofline.resource import HBM
-from roofline.rules import RULES
+from roofline.rules.order import RULES
 from roofline.rules.unfused_chain.kernels import unfused_kernels
 from roofline.sources.torch_trace import rows
 from roofline.sources.torch_trace.recording import read_part

@@ -6,14 +6,17 @@ from fractions import Fraction
 from functools import partial
 from itertools import chain
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from ..cost import Cost
 from ..rule_failures import RuleFailures
-from ..rules import COMPLETE, RULES, Rule
 from ..rules.kernel_names import with_kernel_name
 from ..workload import Avoidable, Op, ProgramGraph, Recording, Workload
+
+if TYPE_CHECKING:
+    from ..rules.order import Rule
 
 
 def with_evidence(recording: Recording) -> Recording:
@@ -43,8 +46,10 @@ class _Evidence:
 
     def add(self) -> None:
         """Adds what rules find to the ops, before what their source found."""
+        from ..rules.order import COMPLETE, RULES  # a fifth of all modules, which only recordings with graphs need
+
         for rule in RULES:
-            self._look(rule)
+            self._look(rule, rule in COMPLETE)
         for place in sorted({place for ops in self._program.ops for place in ops}):
             for avoidable in self._ops[place].avoidable:
                 self._say(place, None, avoidable)
@@ -54,14 +59,14 @@ class _Evidence:
             same = equal.setdefault(tuple(map(id, every)), every)
             self._ops[place] = replace(self._ops[place], avoidable=same)
 
-    def _look(self, rule: Rule) -> None:
+    def _look(self, rule: "Rule", sees_all: bool) -> None:
         told: dict[tuple[int, str, str], list[Avoidable]] = {}
         for kernel, avoidable in self._failures.evidence((rule,), self._program.graph):
             for place in self._program.ops[kernel] if kernel >= 0 else ():
                 told.setdefault((place, avoidable.kind, avoidable.group), []).append(avoidable)
         for (place, *_), reasons in told.items():
             # Of edges that were matched by size some are missed in some of the equal executions of an op.
-            share = len(reasons) / max(self._executions[place], len(reasons)) if self._is_sure or rule in COMPLETE else 1.0
+            share = len(reasons) / max(self._executions[place], len(reasons)) if self._is_sure or sees_all else 1.0
             mean = reasons[0]
             if len(reasons) > 1:
                 instead, removed = _mean([reason.instead for reason in reasons]), fmean(reason.removed for reason in reasons)
@@ -80,7 +85,7 @@ class _Evidence:
         name = other.name.rpartition("::")[2]
         return f"{name} at {other.location}" if name != other.name and other.location else name
 
-    def _say(self, place: int, rule: Rule | None, avoidable: Avoidable) -> None:
+    def _say(self, place: int, rule: "Rule | None", avoidable: Avoidable) -> None:
         reasons = self._reasons.setdefault(place, [])
         same = [reason for reason in reasons if _excludes(reason[1], avoidable, is_same_rule=rule is reason[0])]
         if all(before.share < avoidable.share and before.kind != avoidable.kind for _, before in same):

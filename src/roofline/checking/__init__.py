@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import MachineError, UsageError
+from ..grouping.op_filter import COMPARE
 from ..quantities import REPORT
 from ..quantities import ROUNDING as EXACT
 from ..report import Number, OpInfo, Report
@@ -19,7 +20,6 @@ from .amounts import Amount, amount_of, counted_ops, whole_of
 from .baselines import ROUNDING, Baseline, BaselineOp, kind_of
 from .conditions import Condition, Quantity, parse_conditions
 from .finding_causes import explaining
-from .op_filter import COMPARE
 from .regression_causes import changes_since, more_idle
 
 MOST_OPS = 10  # ops listed for a broken condition

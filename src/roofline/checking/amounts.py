@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
+from ..grouping.op_filter import filtered
 from ..quantities import REPORT
 from ..report import Number, OpInfo, Report
 from ..resource import Resource
 from ..selection import chosen_devices, per_device, per_step
 from .conditions import Quantity
-from .op_filter import filtered
 
 
 class Amount(Struct, frozen=True, kw_only=True):

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ..errors import RooflineError, UnitError, UsageError, did_you_mean, excerpt
+from ..grouping.op_filter import FilterError, parse_filter
 from ..quantities import REPORT, REPORT_ALIASES
 from ..resource import HBM, Resource, check_known
 from ..units import parse, parse_count, plain
-from .op_filter import FilterError, parse_filter
 
 ALIASES = {"bytes": HBM.name, **REPORT_ALIASES}
 LONGEST = 2000  # characters of a condition

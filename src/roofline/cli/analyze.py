@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ..checking.op_filter import parse_filter
 from ..dtypes import dtype
 from ..errors import SourceError, UsageError, did_you_mean
 from ..grouping import KEYS, PLACES
+from ..grouping.op_filter import parse_filter
 from ..render.op_table import COLUMNS
 from ..report import VariantInfo
 from ..sources import PROGRAM, find

@@ -7,10 +7,10 @@ from ..analysis import Opened
 from ..analysis.counters import Comparison, model_against_counters
 from ..analysis.findings.stragglers import spreads
 from ..analysis.without_feeds import without_feeds
-from ..checking.op_filter import check_values, filtered
 from ..dtypes import DTYPES
 from ..grouping import PLACES, Group, GroupTable, group, group_parts, group_table, parts_table
 from ..grouping.folding import TableRows, by_loss, table_rows
+from ..grouping.op_filter import check_values, filtered
 from ..machine import LATENCY
 from ..render.export import Row, group_rows, op_rows
 from ..render.op_table import column

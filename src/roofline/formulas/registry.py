@@ -8,7 +8,7 @@ fills in these defaults, so that formulas contain only mathematics.
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import wraps
+from functools import cache, wraps
 from inspect import Parameter as Argument
 from inspect import Signature, getdoc, signature
 from math import isfinite
@@ -144,11 +144,14 @@ def formula(
     """
 
     def register(function: Callable[P, Ledger]) -> Callable[P, Ledger]:
-        whole = _with_shared_options(function)
+        stated = signature(function)
+        own = [argument for argument in stated.parameters.values() if argument.kind is not Argument.VAR_KEYWORD]
+        unpacked = [argument.annotation for argument in stated.parameters.values() if argument.kind is Argument.VAR_KEYWORD]
+        shared = [option for annotation in unpacked for option in _options(annotation)]
+        whole = stated.replace(parameters=[*own, *shared])
         parameters = _parameters(whole, zero)
         by_name = {parameter.name: parameter for parameter in parameters}
-        own = {name for name, given in signature(function).parameters.items() if given.kind is not Argument.VAR_KEYWORD}
-        defaults = {name: given.default for name, given in whole.parameters.items() if name not in own}
+        defaults = {option.name: option.default for option in shared}
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> Ledger:
@@ -167,18 +170,15 @@ def formula(
     return register
 
 
-def _with_shared_options(function: Callable[..., Ledger]) -> Signature:
-    """The signature of a function with shared options as its own: ``Annotated`` ones have that default, others ``None``."""
-    arguments = []
-    for given in signature(function).parameters.values():
-        if given.kind is not Argument.VAR_KEYWORD:
-            arguments.append(given)
-            continue
-        (shared,) = get_args(given.annotation)
-        for name, hint in get_type_hints(shared, include_extras=True).items():
-            kind, default = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
-            arguments.append(Argument(name, Argument.KEYWORD_ONLY, default=default, annotation=kind))
-    return signature(function).replace(parameters=arguments)
+@cache
+def _options(annotation: Any) -> tuple[Argument, ...]:
+    """The options of a `TypedDict` that is unpacked: ``Annotated`` ones have that default, others ``None``."""
+    (shared,) = get_args(annotation)
+    options = []
+    for name, hint in get_type_hints(shared, include_extras=True).items():
+        kind, default = get_args(hint) if get_origin(hint) is Annotated else (hint, None)
+        options.append(Argument(name, Argument.KEYWORD_ONLY, default=default, annotation=kind))
+    return tuple(options)
 
 
 def _parameters(whole: Signature, zero: tuple[str, ...]) -> tuple[Parameter, ...]:

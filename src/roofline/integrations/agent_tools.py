@@ -19,11 +19,11 @@ from ..analysis.budgets import check_change, on_another_chip, read_conditions
 from ..analysis.what_if import what_if as predict
 from ..checking import Check
 from ..checking.amounts import counted_ops
-from ..checking.op_filter import filtered
 from ..comparison import compare
 from ..comparison.values import Change, OpChange
 from ..errors import UsageError, did_you_mean
 from ..formulas import all_formulas, lookup
+from ..grouping.op_filter import filtered
 from ..machines import catalogue, load
 from ..render.budgets import check_text
 from ..render.change_comment import change_sentence

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from math import prod
 
 from ...blocks.occupancy import THREADS, occupancy
-from ...blocks.triton.chips import chip_for
-from ...blocks.triton.times import Chip
+from ...blocks.triton.chips import Chip, chip_for
 from ...blocks.waves import even_share, streamed_share
 from ...errors import RooflineError
 from ...machine import LATENCY, Machine

@@ -1,15 +1,35 @@
 """Chips as the model of Triton kernels needs them, from the catalogue."""
 
+from collections.abc import Mapping
+
+from msgspec import Struct
+
 from ...errors import MachineError, UsageError
 from ...machine import Machine
 from ...machines.architectures import architecture, capability_of, clock_of
 from ...machines.calibrations import calibration_for
 from ...machines.catalogue import card
-from ...machines.cores import core_of
-from .times import Chip
+from ...machines.cores import Core, core_of
 
 SUSTAINED = 0.8  # of main memory's rate, where no calibration says it
 FORMATS = ("bf16", "fp16", "tf32", "fp64", "fp8", "int8")
+
+
+class Chip(Struct, frozen=True, kw_only=True):
+    """A chip: its cores, their clock in Hz, FLOP of a core's matrix unit in a cycle by format, and sustained rates."""
+
+    core: Core
+    cores: int
+    clock: float
+    matrix_flops: Mapping[str, float]
+    l2_bytes: float
+    hbm: float
+    launch_s: float
+
+    @property
+    def capability(self) -> int:
+        """The compute capability as compilers write it: 90."""
+        return int(self.core.capability[0].replace(".", ""))
 
 
 def chip_for(name: str) -> tuple[Chip, Machine]:

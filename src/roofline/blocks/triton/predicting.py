@@ -11,10 +11,10 @@ from ...errors import UsageError
 from ..pool import Progress, side_by_side
 from ..results import Blocks, Configuration, Line, ranked, with_shares
 from ..space import Space, configurations
-from .chips import chip_for
+from .chips import Chip, chip_for
 from .compiling import Binary, Lowered, compile_ir, lower, own_configurations
 from .limits import limit_of
-from .times import Chip, Estimate, estimate
+from .times import Estimate, estimate
 
 Grid = Callable[[dict[str, Any]], Any] | Sequence[int] | int
 Launch = tuple[Lowered, tuple[int, int, int]]  # a configuration's IR and its grid

@@ -18,10 +18,10 @@ import numpy as np
 from msgspec import Struct
 
 from ...errors import UsageError
-from ...machines.cores import Core
 from ..occupancy import Occupancy, occupancy
 from ..waves import makespan
 from .addresses import Evaluation, Known, evaluate, whole
+from .chips import Chip
 from .compiling import Binary, Lowered
 from .ir import Kernel, read_ir
 from .loops import THREADS, trip_counts, unfused, width, without_rest
@@ -36,23 +36,6 @@ SHARPNESS_SHARED = 2.0  # the same for what the cores share: latencies grow as i
 MOST_BLOCKS = 4096  # that are evaluated
 SAMPLES = 5
 EARLY = 0.5  # of the code: a block that runs less returns early
-
-
-class Chip(Struct, frozen=True, kw_only=True):
-    """A chip: its cores, their clock in Hz, FLOP of a core's matrix unit in a cycle by format, and sustained rates."""
-
-    core: Core
-    cores: int
-    clock: float
-    matrix_flops: Mapping[str, float]
-    l2_bytes: float
-    hbm: float
-    launch_s: float
-
-    @property
-    def capability(self) -> int:
-        """The compute capability as compilers write it: 90."""
-        return int(self.core.capability[0].replace(".", ""))
 
 
 class Estimate(Struct, frozen=True, kw_only=True):

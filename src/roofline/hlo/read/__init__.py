@@ -17,7 +17,7 @@ from itertools import chain
 from ...errors import SourceError
 from ..ir.module import HloModule, only
 from .jax_export import module_range
-from .mlir.bytecode import MAGIC
+from .mlir import MAGIC
 
 HEAD = 2**16  # bytes from which the form of a program is recognised
 _CONTROL = rb"[\x00-\x08\x0e-\x1f]"

@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from ..ir.malformed import Malformed
 from ..ir.module import Instruction
-from .mlir.attributes import parse_dictionary
 
 _LOOKS_LIKE_MLIR = re.compile(r"\{\s*(?:[A-Za-z_][\w$.\-]*|\"[^\"]*\")\s*(?:=|,|\})")
 
@@ -37,7 +36,13 @@ def parse_config(text: str) -> dict[str, object]:
     if not text.startswith("{"):
         return {}
     try:
-        config = parse_dictionary(text, 0)[0] if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
+        config = _dictionary(text) if _LOOKS_LIKE_MLIR.match(text) else json.loads(text)
     except (ValueError, RecursionError, Malformed):
         return {}
     return config if isinstance(config, dict) else {}
+
+
+def _dictionary(text: str) -> object:
+    from .mlir.attributes import parse_dictionary  # few programs have one
+
+    return parse_dictionary(text, 0)[0]

@@ -6,7 +6,7 @@ are only appended (jax/_src/export/serialization.fbs), so the number of the prog
 
 import struct
 
-from .mlir.bytecode import MAGIC
+from .mlir import MAGIC
 
 _VERSION, _FUNCTION_NAME, _MODULE = 0, 1, 13  # numbers of fields of ``Exported``
 MAX_VERSION = 1000

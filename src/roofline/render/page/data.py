@@ -6,9 +6,9 @@ from functools import lru_cache
 import msgspec
 
 from ...causes import PARTS
-from ...checking.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...errors import UNSAFE
 from ...grouping import KEYS
+from ...grouping.op_filter import ALIASES, DEEPEST, NUMBERS, PAGE_FIELDS, TEXTS
 from ...machine import FALLBACKS, LACKING, LATENCY, LATENCY_TIMES, LAUNCH_LATENCY_S, PROVENANCES, TPU_FALLBACKS, TPU_UNITS
 from ...quantities import COUNT, HARDWARE, NOTABLE, OF_OPS, OP, SHARE, TEXT, OfOp
 from ...report import CeilingInfo, MachineInfo

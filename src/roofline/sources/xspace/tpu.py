@@ -49,6 +49,7 @@ def read_tpus(
     look = cache(partial(look_between_runs, space, steps))
 
     def look_ahead() -> None:
+        modules.prepare()
         with suppress(SourceError):  # raised again below, after errors in operations
             look(planes)
 
@@ -93,6 +94,11 @@ class _Modules:
     def notes(self) -> list[str]:
         """What could not be read or reviewed of the programs that were asked for."""
         return self._programs.notes if self._programs is not None else []
+
+    def prepare(self) -> None:
+        """Imports what reads programs, if the profile has any."""
+        if self._names:
+            self._embedded()
 
     def name(self, program: int | None) -> str:
         return self._names.get(program % 2**64, "") if program is not None else ""

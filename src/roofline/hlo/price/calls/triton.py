@@ -9,7 +9,7 @@ from ....errors import FormulaError
 from ....workload import COUNTED
 from ...read.backend_config import backend_config
 from ...read.lexing import STRING
-from ...read.mlir.bytecode import MAGIC
+from ...read.mlir import MAGIC
 from ..types import Price, Site
 from .estimates import FIELDS, estimated
 from .registry import call

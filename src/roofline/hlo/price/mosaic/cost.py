@@ -13,7 +13,7 @@ from ....workload import COUNTED
 from ...ir.platforms import Platform
 from ...ir.shapes import Shape
 from ...read.literals import MAX_TABLE
-from ...read.mlir.bytecode import MAGIC
+from ...read.mlir import MAGIC
 from ...read.mlir.types import DYNAMIC
 from ..memory_spaces import level
 from .code import Kernel, Misread, Operation, read_bytecode

@@ -11,10 +11,10 @@ from msgspec import Struct, field
 
 from ....files.input_limits import excess, limits
 from ...ir.malformed import Malformed
+from . import MAGIC
 from .writing import printable_text
 
 T = TypeVar("T")
-MAGIC = b"ML\xefR"
 NEWEST = 6
 MAX_DEPTH = 50
 # The container version that introduced each feature.
