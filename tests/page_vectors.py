@@ -19,8 +19,9 @@ from roofline.placement import place_op
 from roofline.render.geometry import linear_ticks, log_ticks, rate_title, title
 from roofline.report import InputInfo, MachineInfo, Report, Step
 from roofline.resource import Resource, bound_words
-from roofline.selection import averaged_steps, stem
+from roofline.selection import stem
 from roofline.units import parse, percent, plain, show
+from roofline.workload import averaged
 
 FILE = Path(__file__).parent / "data" / "law_vectors.json"
 
@@ -165,7 +166,7 @@ def step_cases() -> Iterator[list[Any]]:
             dict(zip(("complete", "steady", "followed"), part, strict=True), step=step) for step, part in enumerate((flags[:3], flags[3:]))
         ]
         report = Report(input=InputInfo(format=""), machine=MachineInfo(name="", ceilings=()), steps=tuple(Step(**one) for one in steps))
-        yield [steps, [one.step for one in averaged_steps(report)]]
+        yield [steps, [one.step for one in averaged(report.steps)]]
 
 
 def _filter_error(text: str) -> tuple[int | None, str | None]:
