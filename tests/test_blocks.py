@@ -9,6 +9,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from msgspec.structs import replace
 
 import roofline as rl
 from roofline.blocks.results import Blocks, Configuration, ranked
@@ -122,3 +123,21 @@ def test_a_case_that_returns_something_else_is_refused() -> None:
 def test_what_is_no_kernel_is_refused() -> None:
     with pytest.raises(UsageError, match="not a kernel"):
         rl.blocks(7, ())
+
+
+def test_validate_compares_measured_times_with_predicted_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    timed = [replace(config, measured_s=config.time_s and 1.2 * config.time_s) for config in FOUND.configs]
+    path = tmp_path / "sweep.json"
+    path.write_bytes(to_json(replace(FOUND, configs=tuple(timed))))
+    assert main(["validate", str(path)]) == 0
+    assert "measured over predicted 1.20 to 1.20" in capsys.readouterr().out
+    # The first takes 2.4 ms, twice the third, and more than its interval holds.
+    timed[0] = replace(timed[0], measured_s=2.4e-3)
+    path.write_bytes(to_json(replace(FOUND, configs=tuple(timed))))
+    assert main(["validate", str(path)]) == 3
+    said = capsys.readouterr().out
+    assert "first choice: FAIL" in said
+    assert "it takes 96% longer" in said
+    path.write_bytes(to_json(FOUND))
+    assert main(["validate", str(path)]) == 2
+    assert "--measure" in capsys.readouterr().err

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..errors import UsageError
+from ..errors import SourceError, UsageError
 from ..machine import Machine
 
+HEAD = 200  # bytes of a file that say what it is
 EQUAL = 0.05  # configurations this close to the best are not told apart
 LIMITS = {
     "matrix": "matrix unit",
@@ -92,6 +94,16 @@ class Blocks(Struct, frozen=True, kw_only=True):
     def equals_best(self, config: Configuration) -> bool:
         """Whether a configuration cannot be told from the best one."""
         return config.time_s is not None and self.best.time_s is not None and config.time_s <= self.best.time_s * (1 + EQUAL)
+
+
+def read_blocks(data: bytes, name: str) -> Blocks | None:
+    """What `to_json` wrote of configurations; ``None`` of another file."""
+    if b'"roofline.blocks/1"' not in data[:HEAD]:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Blocks)
+    except msgspec.DecodeError as error:
+        raise SourceError(f"{name}: {error}") from None
 
 
 def ranked(configs: "list[Configuration]") -> tuple[Configuration, ...]:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from ..analysis.validation import validate_report
 from ..analysis.validation.acceptance import Validation
+from ..analysis.validation.blocks import validate_blocks
+from ..blocks.results import read_blocks
 from ..comparison.promises import Kept, read_promises, summed_promises
 from ..errors import UsageError
 from ..render.comparison import promise_sum_text
@@ -26,7 +28,8 @@ def parser() -> Parser:
         "Check that counts, peaks and measured times of a program agree: five acceptance checks of a profile, a report, an op table or a\n"
         "JAX function. Each reports what it expected, what it found, and which input is wrong when they differ: wrong bytes or FLOP,\n"
         "the peak of another unit or format, missing communication, times from the wrong clock. A function is run here, also with a\n"
-        f"doubled batch, to see whether its time follows the bound. Exit status {FAILED} when a check fails.",
+        "doubled batch, to see whether its time follows the bound. Of block sizes that roofline blocks --measure wrote as JSON, the first\n"
+        f"choice, the order and the intervals are checked. Exit status {FAILED} when a check fails.",
         "roofline validate run/host.xplane.pb\n"
         "  roofline validate report.json\n"
         "  roofline validate mymodule:layer --args 512x4096 4096x4096",
@@ -34,7 +37,9 @@ def parser() -> Parser:
     made.add_argument(
         "--promises", metavar="FILE", help="sum up what findings promised and what arrived, kept by roofline compare --record"
     )
-    made.add_argument("path", nargs="*", metavar="PATH|MODULE:FUNCTION", help="profile, report or op table, or a function of arrays")
+    made.add_argument(
+        "path", nargs="*", metavar="PATH|MODULE:FUNCTION", help="profile, report, op table, measured block sizes, or a function of arrays"
+    )
     made.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of a function's arguments: 512x4096 or f32[512,4096]")
     made.add_argument(
         "--batch",
@@ -88,7 +93,10 @@ def _promise_row(one: Kept) -> Row:
 
 
 def _recorded(args: argparse.Namespace) -> Validation:
-    """The checks of a profile, a table or a saved report, which keeps its machine unless another is named."""
+    """The checks of a profile, a table or a saved report, which keeps its machine unless another is named, or of measured block sizes."""
+    path = Path(args.path[0])
+    if path.suffix == ".json" and path.is_file() and (blocks := read_blocks(path.read_bytes(), str(path))):
+        return validate_blocks(blocks, str(path))
     return validate_report(opened(args, args.path).report)
 
 
