@@ -89,7 +89,7 @@ def test_the_first_step_counts_where_few_others_do() -> None:
 
 def test_a_run_without_steps_waits_as_a_whole() -> None:
     plain = replace(recording(reason("input", 3, 3, 3, 3)), steps=())
-    assert [(one.each_s, one.whole_s) for one in waiting(plain, 2)] == [(6.0, 12.0)]
+    assert [(one.each_s, one.whole_s) for one in waiting(plain.idle, plain.steps, len(plain.devices), 2)] == [(6.0, 12.0)]
 
 
 def test_gaps_between_large_kernels_are_told_and_not_promised() -> None:

@@ -41,8 +41,8 @@ from ..sources import HowToRead, read
 from ..sources.remote import Progress
 from ..sources.report_json import only_stored_report
 from ..sources.target import Target
-from ..workload import Op, Recording, Workload
-from .assumed_machine import device_of_program, plausible_machine, with_dispatch
+from ..workload import IdleReason, Lane, Op, Recording, Workload
+from .assumed_machine import machine_as_it_ran
 from .cache_hits import cache_hits_note
 from .evidence import with_evidence
 from .expected_times import predict_op
@@ -151,10 +151,10 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
     recording = with_evidence(recording)
     if any(op.value for op in recording.workload.ops):
         recording = replace(recording, workload=Workload(with_shared_work(recording.workload.ops)))
-    machine = device_of_program(machine, recording)
-    machine = with_dispatch(plausible_machine(machine, recording.workload.ops), recording)
+    machine = machine_as_it_ran(machine, recording)
     lowered = corrections.lower(machine)
-    predicted = predictions(recording, lowered, calibration)
+    fitted = calibration or calibration_for(lowered)
+    predicted = predictions(recording.workload.ops, lowered, fitted if recording.format == "formula" else fitted.for_kernels())
     placed = PlacedOps(recording.workload.ops, machine, corrections)
     if recording.schedules:
         recording = with_played_times(recording, machine, predicted, placed.floor_s)
@@ -166,7 +166,7 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         step = expected_step(recording.predicted)
         made = tuple(replace(point, expected=step) for point in made)
     devices = recording.devices
-    step_shares, device_shares = _step_shares(recording), _device_shares(recording)
+    device_shares = _device_shares(placed.ops)
     memory, described = with_capacity(recording.memory, machine), describe(lowered)
     other = [
         straggler(ops, device_shares, devices) if len(devices) > 1 else None,
@@ -179,78 +179,73 @@ def assemble(recording: Recording, machine: Machine, corrections: Corrections = 
         made,
         machine,
         corrections,
-        calibration or calibration_for(lowered),
+        fitted,
         [evidence for evidence in other if evidence is not None],
     )
     return Report(
-        input=_input(recording, placed),
+        input=InputInfo(
+            format=recording.format,
+            files=recording.files,
+            hosts=recording.hosts,
+            devices=devices,
+            notes=(*recording.notes, *_notes(placed, has_kernels=bool(recording.kernels))),
+        ),
         machine=described,
         coverage=recording.coverage,
         points=made,
         ops=ops,
         steps=recording.steps,
-        by_step=step_shares,
+        by_step=_step_shares(placed.ops),
         by_device=device_shares,
-        by_step_and_device=_step_device_shares(recording),
-        idle=_idle(recording),
+        by_step_and_device=_step_device_shares(placed.ops),
+        idle=_idle(recording.idle, len(devices)),
         findings=found,
         memory=memory,
         predicted=recording.predicted,
-        timeline=_timeline(recording, op_times),
-        collectives=collectives(recording, ops),
+        timeline=_timeline(recording.timeline, op_times),
+        collectives=collectives(recording.graphs, recording.mesh, ops),
         folds=fold_infos(ops),
         summary=summary(made, described, devices, found, recording.predicted),
     )
 
 
-def _input(recording: Recording, placed: PlacedOps) -> InputInfo:
-    """What was read: files, hosts, devices and notes."""
+def _notes(placed: PlacedOps, *, has_kernels: bool) -> tuple[str, ...]:
+    """Notes on the memory levels that the ops are placed on."""
     cached = (cache_hits_note(placed.moved),) if placed.moved else ()
-    without_counters = recording.kernels and not any(op.counters for op in recording.workload.ops)
-    return InputInfo(
-        format=recording.format,
-        files=recording.files,
-        hosts=recording.hosts,
-        devices=recording.devices,
-        notes=(*recording.notes, *cached, *((ONLY_HBM,) if without_counters else ())),
-    )
+    without_counters = has_kernels and not any(op.counters for op in placed.ops)
+    return (*cached, *((ONLY_HBM,) if without_counters else ()))
 
 
-def _step_shares(recording: Recording) -> tuple[StepShare, ...]:
+def _step_shares(ops: Sequence[Op]) -> tuple[StepShare, ...]:
     """The executions and the time of each op in each step."""
-    parts = _of_ops(recording, "by_step")
-    return tuple([StepShare(op=id, step=one.key, count=one.count, time_s=one.time_s) for id, one in parts])
+    parts = ((id, share) for id, op in enumerate(ops) for share in op.by_step)
+    return tuple([StepShare(op=id, step=share.key, count=share.count, time_s=share.time_s) for id, share in parts])
 
 
-def _device_shares(recording: Recording) -> tuple[DeviceShare, ...]:
+def _device_shares(ops: Sequence[Op]) -> tuple[DeviceShare, ...]:
     """The executions and the time of each op on each device."""
-    parts = _of_ops(recording, "by_device")
-    return tuple([DeviceShare(op=id, device=one.key, count=one.count, time_s=one.time_s) for id, one in parts])
+    parts = ((id, share) for id, op in enumerate(ops) for share in op.by_device)
+    return tuple([DeviceShare(op=id, device=share.key, count=share.count, time_s=share.time_s) for id, share in parts])
 
 
-def _step_device_shares(recording: Recording) -> tuple[StepDeviceShare, ...]:
+def _step_device_shares(ops: Sequence[Op]) -> tuple[StepDeviceShare, ...]:
     """The executions and the times of each op on each device, by step."""
-    parts = _of_ops(recording, "by_step_and_device")
-    return tuple([StepDeviceShare(op=id, device=one.device, steps=one.steps, counts=one.counts, times_s=one.times_s) for id, one in parts])
+    parts = ((id, on) for id, op in enumerate(ops) for on in op.by_step_and_device)
+    return tuple([StepDeviceShare(op=id, device=on.device, steps=on.steps, counts=on.counts, times_s=on.times_s) for id, on in parts])
 
 
-def _of_ops(recording: Recording, name: str) -> Iterable[tuple[int, Any]]:
-    """The parts of each op, with its id."""
-    return ((id, part) for id, op in enumerate(recording.workload.ops) for part in getattr(op, name))
-
-
-def _timeline(recording: Recording, op_times: OpTimes) -> tuple[LaneInfo, ...]:
+def _timeline(lanes: Sequence[Lane], op_times: OpTimes) -> tuple[LaneInfo, ...]:
     """What each device did when, where that was read."""
-    if not recording.timeline:
+    if not lanes:
         return ()
     from .timeline import timeline_info
 
-    return timeline_info(recording.timeline, op_times)
+    return timeline_info(lanes, op_times)
 
 
-def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
-    """Why devices were idle, in seconds of one device."""
-    devices = max(len(recording.devices), 1)
+def _idle(reasons: Iterable[IdleReason], devices: int) -> tuple[IdleInfo, ...]:
+    """Why so many devices were idle, in seconds of one."""
+    devices = max(devices, 1)
     return tuple(
         IdleInfo(
             reason=one.kind,
@@ -261,24 +256,20 @@ def _idle(recording: Recording) -> tuple[IdleInfo, ...]:
             recording_s=one.recording_s / devices if one.recording_s else None,
             by_step=tuple(IdleShare(step=s.key, gaps=int(s.count), time_s=s.time_s / devices) for s in one.by_step),
         )
-        for one in recording.idle
+        for one in reasons
     )
 
 
-def predictions(recording: Recording, machine: Machine, calibration: Calibration | None) -> dict[int, Prediction]:
+def predictions(ops: Sequence[Op], machine: Machine, calibration: Calibration) -> dict[int, Prediction]:
     """The expected time of each op, by its id; none for very many ops, where this would take longer than the rest."""
-    ops = recording.workload.ops
     if len(ops) > MOST_PREDICTED:
         return {}
-    chosen = calibration_for(machine) if calibration is None else calibration
-    if recording.format != "formula":
-        chosen = chosen.for_kernels()
     found: dict[int, Prediction] = {}
     known: dict[tuple[Any, ...], Prediction | None] = {}  # the layers of a program repeat their ops
     for id, op in enumerate(ops):
         work = (op.operation, op.cost, op.count, op.launches, op.compiled)
         if work not in known:
-            known[work] = predict_op(op, machine, chosen)
+            known[work] = predict_op(op, machine, calibration)
         if (prediction := known[work]) is not None:
             found[id] = prediction
     return found

@@ -35,16 +35,19 @@ def plausible_machine(machine: Machine, ops: Sequence[Op]) -> Machine:
     )
 
 
-def device_of_program(machine: Machine, recording: Recording) -> Machine:
-    """One framework device of a TPU where the recording is a program: it is compiled for a device, of which some chips are two."""
-    return machine.per_device() if recording.format == "hlo" and machine.kind == "tpu" and machine.devices > 1 else machine
+def machine_as_it_ran(machine: Machine, recording: Recording) -> Machine:
+    """The machine as a recording uses it: one device of it for a program, its rates if they are plausible, and PyTorch's time to call an
+    operator on the host in place of that of a task on its threads.
+    """
+    ran = plausible_machine(device_of_program(machine, recording.format), recording.workload.ops)
+    if recording.format != "torch" or not recording.is_on_host or ran.launch_latency_s >= DISPATCH_S:
+        return ran
+    return replace(ran, launch_latency_s=DISPATCH_S)
 
 
-def with_dispatch(machine: Machine, recording: Recording) -> Machine:
-    """The machine with the time that PyTorch takes to call an operator on the host, in place of that of a task on its threads."""
-    if recording.format != "torch" or not recording.is_on_host or machine.launch_latency_s >= DISPATCH_S:
-        return machine
-    return replace(machine, launch_latency_s=DISPATCH_S)
+def device_of_program(machine: Machine, format: str) -> Machine:
+    """One framework device of a TPU where the input is a program: it is compiled for a device, of which some chips are two."""
+    return machine.per_device() if format == "hlo" and machine.kind == "tpu" and machine.devices > 1 else machine
 
 
 def _compute_s(op: Op, machine: Machine) -> float:

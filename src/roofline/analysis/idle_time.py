@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from ..workload import IdleReason, Recording, Step, averaged
+from ..workload import IdleReason, Step, averaged
 
 FEW = 1  # steps that must remain if the first is left out
 
@@ -22,25 +22,23 @@ class Waiting(Struct, frozen=True):
         return min(self.reason.recording_s / self.reason.time_s, 1.0) if self.reason.time_s else 0.0
 
 
-def waiting(recording: Recording, parts: float) -> list[Waiting]:
+def waiting(idle: Sequence[IdleReason], recorded: Sequence[Step], devices: int, parts: float) -> list[Waiting]:
     """The reasons for idle time, per step where there are steps, else per part of the run's ``parts``.
 
     A run of five steps has four gaps between them, so seconds of the whole run are not spread over its steps: each step has its own. The
     first step is left out where others remain, because the profiler starts in it and its idle time does not recur. The sum over reasons is
     at most the idle time of the average step.
     """
-    steps = averaged(recording.steps)
+    steps = averaged(recorded)
     if not steps:
-        return [Waiting(reason, reason.time_s / parts, reason.time_s) for reason in recording.idle]
-    recurring = _recurring(steps, recording.steps)
-    count, devices = len(recurring), max(len(recording.devices), 1)
-    every = devices * sum(step.complete for step in recording.steps)
-    means = [sum(share.time_s for share in one.by_step if share.key in recurring) / count / devices for one in recording.idle]
+        return [Waiting(reason, reason.time_s / parts, reason.time_s) for reason in idle]
+    recurring = _recurring(steps, recorded)
+    count, devices = len(recurring), max(devices, 1)
+    every = devices * sum(step.complete for step in recorded)
+    means = [sum(share.time_s for share in one.by_step if share.key in recurring) / count / devices for one in idle]
     whole, most = sum(means), _idle(steps)
     shown = most / whole if most is not None and whole > most else 1.0
-    return [
-        Waiting(reason, each * shown, min(each * shown * every, reason.time_s)) for reason, each in zip(recording.idle, means, strict=True)
-    ]
+    return [Waiting(reason, each * shown, min(each * shown * every, reason.time_s)) for reason, each in zip(idle, means, strict=True)]
 
 
 def _idle(steps: Sequence[Step]) -> float | None:

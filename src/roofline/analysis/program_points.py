@@ -12,8 +12,8 @@ from ..placement import Corrections, place, place_op
 from ..quantities import ROUNDING
 from ..report import Amounts, Point
 from ..resource import Resource, named
-from ..workload import Op, Recording, Share, Step, averaged, feeds
-from .counters import hardware, launches_kernels
+from ..workload import Coverage, Op, Recording, Share, Step, averaged, feeds
+from .counters import Hardware, hardware, launches_kernels
 from .link_directions import busier_way, directed
 from .losses import Losses, OpLoss, split_losses
 from .needed_work import Needed
@@ -60,12 +60,17 @@ def points(recording: Recording, ops: OpTimes, machine: Machine, corrections: Co
     made = []
     shares = _shares(ops) if recording.steps else {}
     done: _StepWork = {}
+    cover = recording.coverage
     for whole in (True, False) if any(map(feeds, {*ops.category})) else (True,):
-        total = _total(recording, ops, whole)
+        total = _total(ops, cover, len(recording.devices), whole)
         made.append(_point("total", None, total, machine, corrections, whole))
         if whole:
-            made += _hardware(recording, total, machine, corrections)
-        is_all = _is_attributed(recording)
+            if any(op.counters for op in recording.workload.ops):
+                counted = hardware(recording.workload, launches_kernels(recording.kernels) or None)
+                made += [] if counted is None else [_hardware(counted, total, machine, corrections)]
+            elif recording.measured and total.time_s:
+                made.append(_measured(recording.measured, total))
+        is_all = _is_attributed(cover)
         steps = {step.step: _step(shares.get(step.step, ()), step, whole, done, is_all) for step in recording.steps if step.complete}
         if steps:
             average = _average([steps[step.step] for step in averaged(recording.steps)])
@@ -74,19 +79,17 @@ def points(recording: Recording, ops: OpTimes, machine: Machine, corrections: Co
     return tuple(made)
 
 
-def _is_attributed(recording: Recording) -> bool:
+def _is_attributed(cover: Coverage) -> bool:
     """Whether the ops account for all busy time."""
-    cover = recording.coverage
     return cover.attributed_s is not None and bool(cover.busy_s) and cover.attributed_s >= (1 - ROUNDING) * (cover.busy_s or 0)
 
 
-def _total(recording: Recording, every: OpTimes, whole: bool) -> _Part:
+def _total(every: OpTimes, cover: Coverage, devices: int, whole: bool) -> _Part:
     """The whole program, with or without infeed and outfeed: wall time over all devices if the source has it, else the sum of op times."""
     fed_in = frozenset() if whole else {category for category in {*every.category} if feeds(category)}
     kept = [id for id, category in enumerate(every.category) if category not in fed_in] if fed_in else range(len(every))
     fed = 0.0 if whole else sum([seconds for seconds, category in zip(every.own_s, every.category, strict=True) if category in fed_in])
-    cover = recording.coverage
-    devices = max(len(recording.devices), 1) if cover.run_s is not None else 1
+    devices = max(devices, 1) if cover.run_s is not None else 1
     wall = less(cover.wall_s if cover.run_s is None else cover.run_s * devices, fed)
     if wall is None:
         wall = sum_of_known([op.time_s for op in values_at(every.ops, kept)])
@@ -241,20 +244,15 @@ def _mean_losses(losses: Sequence[Losses]) -> Losses:
     )
 
 
-def _hardware(recording: Recording, total: _Part, machine: Machine, corrections: Corrections) -> Iterable[Point]:
-    """The program by hardware counters, where there are any: of its kernels, or of the whole chip.
+def _hardware(counted: Hardware, total: _Part, machine: Machine, corrections: Corrections) -> Point:
+    """The program by hardware counters of its kernels.
 
     Its time is the program's when every op that launches kernels was counted; else that of the ops that were.
     """
-    if any(op.counters for op in recording.workload.ops):
-        counted = hardware(recording.workload, launches_kernels(recording) or None)
-        if counted is not None:
-            time_s, busy_s = (total.time_s, total.busy_s) if counted.covers_all else (counted.time_s, counted.time_s)
-            devices = total.devices if counted.covers_all else 1
-            part = _Part(work=_Work(counted.cost, counted.cost), time_s=time_s, busy_s=busy_s, devices=devices)
-            yield _point("hardware", None, part, machine, corrections, True)
-    elif recording.measured and total.time_s:
-        yield _measured(recording.measured, total)
+    time_s, busy_s = (total.time_s, total.busy_s) if counted.covers_all else (counted.time_s, counted.time_s)
+    devices = total.devices if counted.covers_all else 1
+    part = _Part(work=_Work(counted.cost, counted.cost), time_s=time_s, busy_s=busy_s, devices=devices)
+    return _point("hardware", None, part, machine, corrections, True)
 
 
 def _measured(busy: Mapping[str, float], total: _Part) -> Point:

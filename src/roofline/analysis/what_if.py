@@ -76,7 +76,7 @@ def measured_source(source: Report | str | Path, machine: Machine | str | None =
     path = path_of(source)
     target = load(machine) if isinstance(machine, str) else machine
     recording = with_evidence(read(path, target or machine_for))
-    chip = device_of_program(target or machine_for(recording.devices), recording)
+    chip = device_of_program(target or machine_for(recording.devices), recording.format)
     return timed(recording, chip), chip
 
 
@@ -152,7 +152,7 @@ def timed(recording: Recording, machine: Machine) -> Recording:
     calibration = calibration_for(machine).for_kernels()
     if recording.schedules:
         floor_s = PlacedOps(recording.workload.ops, machine, IDEAL).floor_s
-        played = with_played_times(recording, machine, predictions(recording, machine, calibration), floor_s)
+        played = with_played_times(recording, machine, predictions(recording.workload.ops, machine, calibration), floor_s)
         if played.predicted is not None:
             return replace(played, predicted=None)
     ops = recording.workload.ops
@@ -191,7 +191,7 @@ def _replayed(before: Recording, after: Recording, state: State) -> Recording:
     """A program after changes whose schedule was played: what was hidden may be exposed now, and the other way round."""
     ops = before.workload.ops
     floor_s = PlacedOps(ops, state.machine, IDEAL).floor_s
-    return replayed(before, after, loads_of(ops, predictions(before, state.machine, state.calibration), floor_s, state.machine))
+    return replayed(before, after, loads_of(ops, predictions(ops, state.machine, state.calibration), floor_s, state.machine))
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:

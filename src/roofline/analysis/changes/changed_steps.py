@@ -40,13 +40,13 @@ class _Change(Struct, frozen=True):
 
     @classmethod
     def of(cls, recording: Recording, ops: Sequence[Op]) -> "_Change":
-        devices, pairs = max(len(recording.devices), 1), changed_pairs(recording, ops)
+        devices, pairs = max(len(recording.devices), 1), changed_pairs(recording.workload.ops, ops)
         idle = () if recording.is_on_host else recording.idle
         return cls(
             {step.step: _additional_device_s(step.step, pairs) / devices for step in recording.steps},
             {step.step: sum(_launch_wait_s(one, step.step) for one in idle) / devices for step in recording.steps},
             min(_launches(ops) / max(_launches(recording.workload.ops), 1), 1.0),
-            HOST_VARIATION_XLA if _launches_programs(recording) else HOST_VARIATION,
+            HOST_VARIATION_XLA if _launches_programs(recording.workload.ops) else HOST_VARIATION,
         )
 
     @property
@@ -56,9 +56,8 @@ class _Change(Struct, frozen=True):
         return 2 * sum(map(bool, later)) >= len(later)
 
 
-def changed_pairs(recording: Recording, ops: Sequence[Op]) -> list[tuple[Op | None, Op]]:
-    """Each op that differs between the recording and ``ops``, before (``None`` if added) and after."""
-    old = recording.workload.ops
+def changed_pairs(old: Sequence[Op], ops: Sequence[Op]) -> list[tuple[Op | None, Op]]:
+    """Each op that differs between ``old`` and ``ops``, before (``None`` if added) and after."""
     changed: list[tuple[Op | None, Op]] = [(one, new) for one, new in zip(old, ops, strict=False) if one is not new]
     return changed + [(None, op) for op in ops[len(old) :]]
 
@@ -74,7 +73,7 @@ def changed_steps(
     gone = _removed_idle_s(recording.idle, idle, devices)
     change = _Change.of(recording, ops)
     longer = None
-    if waits_for_host and any(change.more.values()) and not change.is_host_bound and _waits_for_launches(recording):
+    if waits_for_host and any(change.more.values()) and not change.is_host_bound and _waits_for_launches(recording.idle, recording.steps):
         longer = _paced(recording.steps, change)
     if longer is None:
         host_s = median([step.time_s or 0.0 for step in recording.steps] or [0.0]) * change.launches
@@ -90,7 +89,7 @@ def host_bounds(recording: Recording, after: Recording) -> tuple[float, float] |
     """
     change = _Change.of(recording, after.workload.ops)
     averaged = [step for step in recording.steps if step.steady and step.complete and step.followed]
-    if not averaged or not any(change.more.values()) or not _waits_for_launches(recording):
+    if not averaged or not any(change.more.values()) or not _waits_for_launches(recording.idle, recording.steps):
         return None
     fast, slow = _paced(recording.steps, change, 1 / change.host_variation), _paced(recording.steps, change, change.host_variation, median)
     if fast is None or slow is None:
@@ -134,13 +133,11 @@ def _launching_s(step: Step, change: _Change) -> float | None:
     return min(step.launching_s, step.busy_s + change.waiting[step.step]) * change.launches
 
 
-def _waits_for_launches(recording: Recording) -> bool:
+def _waits_for_launches(idle: Sequence[IdleReason], steps: Sequence[Step]) -> bool:
     """Whether launches are nearly the only reason for idle time."""
-    steady = {step.step for step in recording.steps if step.steady}
-    others = sum(
-        share.time_s for one in recording.idle if one.kind not in (DISPATCH, "latency") for share in one.by_step if share.key in steady
-    )
-    whole = sum(step.device_seconds or 0.0 for step in recording.steps if step.steady)
+    steady = {step.step for step in steps if step.steady}
+    others = sum(share.time_s for one in idle if one.kind not in (DISPATCH, "latency") for share in one.by_step if share.key in steady)
+    whole = sum(step.device_seconds or 0.0 for step in steps if step.steady)
     return bool(steady) and others <= OTHER_WAITS * whole
 
 
@@ -246,9 +243,9 @@ def _launches(ops: Sequence[Op]) -> float:
     return sum(op.launches for op in ops if op.time_s)
 
 
-def _launches_programs(recording: Recording) -> bool:
+def _launches_programs(ops: Sequence[Op]) -> bool:
     """Whether most kernels are launched by XLA programs, without Python between them."""
-    return 2 * _launches([op for op in recording.workload.ops if op.module]) > _launches(recording.workload.ops)
+    return 2 * _launches([op for op in ops if op.module]) > _launches(ops)
 
 
 def _launch_wait_s(one: IdleReason, key: int) -> float:

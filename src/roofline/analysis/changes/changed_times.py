@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ...cost import NOTHING, Cost
 from ...operation import Operation
 from ...prediction import Prediction
-from ...workload import Coverage, Op, Recording, Share, StepsOnDevice, Workload
+from ...workload import Coverage, IdleReason, Op, Recording, Share, StepsOnDevice, Workload
 from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, only_launching
 
 # Weight of the model's measured error, per doubling of an op (52 pairs of recordings on an H200 are off by 4.8%, with 0.5 or 1 by 5%).
@@ -118,14 +118,14 @@ def bounds(ops: Iterable[tuple[str, float, float, float]]) -> tuple[float, float
 
 def slowed(before: Recording, after: Recording) -> float:
     """The share by which the device may slow down after a change because more of its time is matmuls, which take the most power."""
-    was, now = _matrix_share(before), _matrix_share(after)
+    was, now = (_matrix_share(each.workload.ops, each.idle) for each in (before, after))
     return HELD * (now - was) / (1 - was) * now if now > was else 0.0
 
 
-def _matrix_share(recording: Recording) -> float:
+def _matrix_share(ops: Iterable[Op], idle: Iterable[IdleReason]) -> float:
     """The share of the time, idle time included, in which ops with matmuls run."""
-    busy = [(op.time_s or 0.0, any(resource.unit == "matrix" for resource, _ in op.cost.amounts)) for op in recording.workload.ops]
-    whole = sum(seconds for seconds, _ in busy) + sum(one.time_s for one in recording.idle)
+    busy = [(op.time_s or 0.0, any(resource.unit == "matrix" for resource, _ in op.cost.amounts)) for op in ops]
+    whole = sum(seconds for seconds, _ in busy) + sum(reason.time_s for reason in idle)
     return min(sum(seconds for seconds, is_matrix in busy if is_matrix) / whole, 1.0) if whole else 0.0
 
 
@@ -151,9 +151,16 @@ def applied(
     elif one_graph:
         idle = in_one_graph(recording, after)
     steps = changed_steps(recording, after, idle, waits_for_host=not no_idle and not one_graph)
-    spent = sum(new.own_s - (old.own_s if old else 0.0) for old, new in changed_pairs(recording, after))
+    spent = sum(new.own_s - (old.own_s if old else 0.0) for old, new in changed_pairs(recording.workload.ops, after))
     saved = sum(one.time_s for one in recording.idle) - sum(one.time_s for one in idle)
-    return replace(recording, workload=Workload(after), steps=steps, idle=idle, coverage=_coverage(recording, spent, saved), timeline=())
+    return replace(
+        recording,
+        workload=Workload(after),
+        steps=steps,
+        idle=idle,
+        coverage=_coverage(recording.coverage, spent, saved, len(recording.devices)),
+        timeline=(),
+    )
 
 
 def changed_op(op: Op, new: Changed) -> Op:
@@ -186,12 +193,11 @@ def changed_op(op: Op, new: Changed) -> Op:
     )
 
 
-def _coverage(recording: Recording, spent: float, saved: float) -> Coverage:
-    cover, devices = recording.coverage, max(len(recording.devices), 1)
+def _coverage(cover: Coverage, spent: float, saved: float, devices: int) -> Coverage:
     return replace(
         cover,
         wall_s=longer(cover.wall_s, spent - saved),
-        run_s=longer(cover.run_s, (spent - saved) / devices),
+        run_s=longer(cover.run_s, (spent - saved) / max(devices, 1)),
         busy_s=longer(cover.busy_s, spent),
         attributed_s=longer(cover.attributed_s, spent),
         priced_s=longer(cover.priced_s, spent),

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from ...cost import Amount, Cost, sum_or_unknown
 from ...resource import HBM, Resource
-from ...workload import Counters, Op, Recording
+from ...workload import Counters, KernelUse, Op
 
 FLOATING = ("fp", "bf", "tf")  # number formats whose arithmetic both the model and the counters call FLOP
 
@@ -28,9 +28,9 @@ class LaunchCounters(Counters, frozen=True, kw_only=True):
     total_s: float | None
 
 
-def launches_kernels(recording: Recording) -> frozenset[int]:
+def launches_kernels(kernels: Iterable[KernelUse]) -> frozenset[int]:
     """The indices of the ops that launch kernels which counters can measure; copies and memsets are not among them."""
-    return frozenset(use.op_index for use in recording.kernels if not is_copy(use.kernel_name))
+    return frozenset(use.op_index for use in kernels if not is_copy(use.kernel_name))
 
 
 def is_copy(name: str) -> bool:

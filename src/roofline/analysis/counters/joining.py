@@ -36,7 +36,7 @@ def counted(recording: Recording, launches: Sequence[Launch], source: str) -> Re
     An error when the recording has no kernels to join to, or launched none of those that were counted.
     """
     profile = ", ".join(recording.files) or "the input"
-    if not launches_kernels(recording):
+    if not launches_kernels(recording.kernels):
         raise SourceError(
             f"{source}: counters need a GPU profile, but {profile} has no kernels; analyze the counters alone: roofline analyze {source}"
         )

@@ -9,7 +9,7 @@ from ...cost import NOTHING
 from ...machine import LATENCY, Machine
 from ...placement import Corrections, MinimumTimes
 from ...quantities import NOTABLE
-from ...workload import Avoidable, Recording, Saves, Usual
+from ...workload import Avoidable, IdleReason, Saves, Usual
 from ..op_times import OpTime, OpTimes
 from .clock import INHERENT, Clock
 from .evidence import Evidence, Saving
@@ -72,14 +72,21 @@ def worth_a_line(cases: Sequence[Case], clock: Clock) -> list[Case]:
 
 
 def avoidable_cases(
-    op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine, corrections: Corrections, *, launched_singly: bool
+    op_times: OpTimes,
+    ids: Sequence[int],
+    steps: int,
+    idle: Sequence[IdleReason],
+    machine: Machine,
+    corrections: Corrections,
+    *,
+    launched_singly: bool,
 ) -> list[Case]:
     """Ops grouped by why some of their work could be avoided. Less work does not shorten a latency-bound op, unless the op is removed.
 
     Odd sizes do not count on a CPU, whose libraries copy operands into blocks before they multiply.
     """
-    others = {timed.id: reason for timed, reason in unfused_chains(op_times, ids, len(recording.steps))}
-    if not any(reason.kind == "callback" for reason in recording.idle):
+    others = {timed.id: reason for timed, reason in unfused_chains(op_times, ids, steps)}
+    if not any(reason.kind == "callback" for reason in idle):
         others |= {id: CALLED_BACK for id in ids if op_times.category[id] == "host callback"}
     minimum_s = MinimumTimes(machine, corrections)
     options: list[tuple[OpTime, Savings]] = []

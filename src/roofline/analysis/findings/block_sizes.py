@@ -14,7 +14,7 @@ from ...blocks.waves import even_share, streamed_share
 from ...errors import RooflineError
 from ...machine import LATENCY, Machine
 from ...resource import COMPUTE_UNITS, HBM
-from ...workload import KernelUse, Recording
+from ...workload import KernelUse
 from ..op_times import OpTimes
 from .clock import Clock
 from .evidence import Evidence, Saving
@@ -29,9 +29,9 @@ LAUNCHES = 5  # launch latencies: shorter kernels wait for other things than cor
 _PLAIN = re.compile(r"(?!cudnn|cublas|nccl|rccl)[A-Za-z_]\w*")  # libraries of C++ have names with types, these prefixes, or tiles
 
 
-def block_sizes(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine, clock: Clock) -> list[Evidence]:
+def block_sizes(op_times: OpTimes, ids: Sequence[int], kernels: Sequence[KernelUse], machine: Machine, clock: Clock) -> list[Evidence]:
     """The evidence for each kernel that the model expects to be at least a tenth faster with blocks that fill the cores evenly."""
-    uses = _own_kernels(op_times, ids, recording.kernels) if machine.kind == "gpu" and clock.measured else {}
+    uses = _own_kernels(op_times, ids, kernels) if machine.kind == "gpu" and clock.measured else {}
     chip = _chip(machine) if uses else None
     found = []
     for id, use in uses.items() if chip else ():

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ...graph import NO_KERNEL, Graph
 from ...graph.facts.exchanges import Reason, Why, exchanges
-from ...workload import ProgramGraph, Recording
+from ...workload import ProgramGraph
 from ..op_times import OpTimes
 from .clock import Clock
 from .evidence import LEVERS, Evidence, Saving
@@ -19,13 +19,11 @@ EXPOSED, WINDOWED = "exposed-collectives", "windowed-products"
 INDEPENDENT = (Reason.ARGUMENT, Reason.GRADIENT)
 
 
-def collective_evidence(recording: Recording, op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[Evidence]:
+def collective_evidence(graphs: Sequence[ProgramGraph], op_times: OpTimes, ids: Sequence[int], clock: Clock) -> list[Evidence]:
     """What of collectives could be hidden or spared, of a program whose schedule was played."""
-    if recording.predicted is None:
-        return []
-    found = [evidence for program in recording.graphs for evidence in _windowed(program, op_times, {*ids}, clock)]
+    found = [evidence for program in graphs for evidence in _windowed(program, op_times, {*ids}, clock)]
     told = {op for evidence in found for op in evidence.ops}
-    reasons = {op: why for program in recording.graphs for op, why in _reasons(program.graph, program.ops).items()}
+    reasons = {op: why for program in graphs for op, why in _reasons(program.graph, program.ops).items()}
     exposed = _exposed(reasons, op_times, [id for id in ids if id not in told], clock)
     return [*found, *([exposed] if exposed is not None else [])]
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from ...causes import COMPUTE, MEMORY
 from ...machine import Machine
 from ...machines.architectures import capability_of
-from ...peak_memory import RECORDED_ALLOCATIONS
+from ...peak_memory import RECORDED_ALLOCATIONS, PeakMemory
 from ...placement import Corrections, MinimumTimes
 from ...prediction.calibration import Calibration
 from ...report import Finding, Point, Predicted
 from ...resource import HBM
 from ...rules.words.needs import missing
-from ...workload import Recording
+from ...workload import ProgramGraph, Recording
 from ..idle_time import waiting
 from ..memory import OUT_OF_MEMORY
 from ..op_times import OpTimes, share_in_steps, values_at
@@ -61,7 +61,8 @@ def findings(
 ) -> tuple[Finding, ...]:
     """The findings: for hand formulas about each op, for a program what changes save, and suspect figures, ``further`` ones among them."""
     decisive, names = {OUT_OF_MEMORY, *decisive_doubts(placed, points, machine)}, [op.name for op in placed.ops]
-    wall = WallClock.of(recording, placed.floor_s, points)
+    has_steps = not recording.steps or any(point.scope == "average" for point in points)
+    wall = WallClock(placed.ops, placed.floor_s, len(recording.devices), has_steps=has_steps)
     if recording.format == "formula" or not points:
         expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
         found = op_evidence([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
@@ -70,7 +71,7 @@ def findings(
     clock = clock_of(points, recording.steps)
     suspect = doubts(_program(placed, machine, clock), placed.doubts(), placed.__getitem__)
     writer, found = _diagnosed(op_times, recording, machine, clock, corrections, wall)
-    found = [_with_missing(one, writer, recording) for one in found]
+    found = [_with_missing(one, writer, recording.graphs) for one in found]
     predicted = _predicted(found, writer, recording, clock, corrections.lower(machine), calibration)
     changes = [predicted.get(writer.words(one.kind, one.group).whatif or "") for one in found]
     found = [_as_predicted(one, change, clock) for one, change in zip(found, changes, strict=True)]
@@ -88,10 +89,10 @@ def _as_predicted(one: Evidence, predicted: Predicted | None, clock: Clock) -> E
     return replace(one, saved=Saving(one.saved.whole_s * steps_s / one.saved.steps_s, steps_s))
 
 
-def _with_missing(one: Evidence, writer: Writer, recording: Recording) -> Evidence:
+def _with_missing(one: Evidence, writer: Writer, graphs: Sequence[ProgramGraph]) -> Evidence:
     """The evidence with what the program lacks for its levers."""
     need = writer.words(one.kind, one.group).needs
-    return replace(one, missing=missing(need, [program.graph for program in recording.graphs])) if need else one
+    return replace(one, missing=missing(need, [program.graph for program in graphs])) if need else one
 
 
 def _program(placed: PlacedOps, machine: Machine, clock: Clock) -> Program:
@@ -118,36 +119,37 @@ def _diagnosed(
     clock, ids = _in_averaged_steps(op_times, clock)
     if (share := clock.exposed(op_times, ids)) < 1:
         op_times = op_times.exposed(share)
-    writer = Writer(_terms(op_times, ids, recording, machine), clock, op_times, op_times.words("name"), wall)
-    idle = waiting(recording, clock.parts)
+    is_torch, launches_singly = recording.format == TORCH, recording.format == TORCH and not recording.is_on_host
+    writer = Writer(_terms(op_times, ids, machine, is_torch, launches_singly), clock, op_times, op_times.words("name"), wall)
+    idle = waiting(recording.idle, recording.steps, len(recording.devices), clock.parts)
     launching = _launching(op_times, ids, recording, clock)
     found = idle_evidence(idle, clock, launching)
     if not machine.ceilings:  # no op has a minimum time, so none has a saving
         return writer, found
-    cases = avoidable_cases(op_times, ids, recording, machine, corrections, launched_singly=recording.format == TORCH)
+    cases = avoidable_cases(op_times, ids, len(recording.steps), recording.idle, machine, corrections, launched_singly=is_torch)
     cases = worth_a_line(cases, clock)
     found = [*(avoidable_evidence(case, clock) for case in cases), *found]
     left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
-    exchanged = collective_evidence(recording, op_times, left, clock)
+    exchanged = collective_evidence(recording.graphs, op_times, left, clock) if recording.predicted is not None else []
     left = _without(left, {id for one in exchanged for id in one.ops})
     multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
     found += matrix_fill(op_times, multiplying, machine, clock)
     found = with_autotuning(found, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock)
     left = _without(left, {id for one in counted for id in one.ops})
-    uneven = block_sizes(op_times, left, recording, machine, clock)
+    uneven = block_sizes(op_times, left, recording.kernels, machine, clock)
     left = _without(left, {id for one in uneven for id in one.ops})
-    gaps = KernelGaps.of(idle, op_times, ids, clock, _profiler_share(recording, machine))
+    gaps = KernelGaps.of(idle, op_times, ids, clock, RECORDED_GAPS if recording.format == XSPACE and machine.kind == "gpu" else 0.0)
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
-    offloaded = offloaded_tensors(op_times, left, recording, machine, clock)
-    images = images_one_by_one(op_times, left, clock) if _is_launched_singly(recording) else []
+    offloaded = offloaded_tensors(op_times, left, len(recording.steps), machine, clock)
+    images = images_one_by_one(op_times, left, clock) if launches_singly else []
     left = _without(left, {id for one in (*offloaded, *images) for id in one.ops})
     kernels = kernel_evidence(op_times, left, clock, gaps, limits, writer, recording.kernels, capability_of(machine))
     kernels = [*offloaded, *images, *kernels]
     if machine.kind == "tpu":
-        kernels = [_fitting_a_tpu(one, op_times, ids, recording, machine) for one in kernels]
+        kernels = [_fitting_a_tpu(one, op_times, ids, recording.memory, machine) for one in kernels]
     found = with_their_copies(found, kernels, idle, op_times, clock)
-    if _is_launched_singly(recording):
+    if launches_singly:
         found = with_removed_launches(found, op_times, ids, clock, launching.loops.updating)
     return writer, [*found, *exchanged, *counted, *uneven]
 
@@ -181,31 +183,38 @@ def _in_averaged_steps(op_times: OpTimes, clock: Clock) -> tuple[Clock, Sequence
     return clock, [id for id in range(len(op_times)) if clock.share(id)]
 
 
-def _terms(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine) -> Sequence[str]:
+def _terms(op_times: OpTimes, ids: Sequence[int], machine: Machine, is_torch: bool, launches_singly: bool) -> Sequence[str]:
     """The platform, the framework, and how PyTorch runs: the terms of the words of findings."""
-    if recording.format != TORCH:
+    if not is_torch:
         return machine.kind, JAX
     launched = REPLAYED if _is_replayed(op_times, ids) else COMPILED if _is_compiled(op_times, ids) else ""
-    return machine.kind, PYTORCH, launched, HOST if recording.is_on_host else ""
+    return machine.kind, PYTORCH, launched, "" if launches_singly else HOST
 
 
 def _launching(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> Launching:
-    """How the host launches the program."""
-    is_one = _is_one_program(op_times, ids, recording, clock)
+    """How the host launches the program; a step that is one XLA program has none that could be compiled together."""
+    is_torch, steps = recording.format == TORCH, len(recording.steps)
+    programs = programs_per_step(values_at(op_times.ops, ids), steps) if clock.per and not is_torch else 0.0
+    is_one = bool(clock.per) and not is_torch and programs < FEW_PROGRAMS
+    is_recorded = (
+        bool(clock.per) and not is_one and recording.format == XSPACE and any(device.hardware.vendor for device in recording.devices)
+    )
+    kernels = sum(values_at(op_times.launches, ids)) / max(steps, 1)
+    recorded_s = (RECORDED_PROGRAM_S * programs + RECORDED_KERNEL_S * kernels) / max(len(recording.devices), 1)
     return Launching(
-        eager=recording.format == TORCH,
+        eager=is_torch,
         one_program=is_one,
-        recorded_s=0.0 if is_one else _recorded_launches_s(op_times, ids, recording, clock),
-        loops=loops_of(op_times, ids, len(recording.steps)) if _is_launched_singly(recording) else Loops(),
+        recorded_s=recorded_s if is_recorded else 0.0,
+        loops=loops_of(op_times, ids, steps) if is_torch and not recording.is_on_host else Loops(),
         callbacks=_callbacks(op_times, ids),
     )
 
 
-def _fitting_a_tpu(one: Evidence, op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine) -> Evidence:
+def _fitting_a_tpu(one: Evidence, op_times: OpTimes, ids: Sequence[int], memory: PeakMemory | None, machine: Machine) -> Evidence:
     """The evidence with the levers that the chip has, and that a compiled program does not use up."""
     if tuple(one.levers) != LEVERS:
         return one
-    if one.kind == MEMORY and not _crosses_hbm_once(op_times, ids, recording):
+    if one.kind == MEMORY and not _crosses_hbm_once(op_times, ids, memory):
         return replace(one, levers=(IN_VMEM, *LEVERS))
     if one.kind == COMPUTE and _is_faster(machine, "vector/bf16", "vector/fp32"):
         return replace(one, levers=(*LEVERS, NARROW))
@@ -221,37 +230,11 @@ def _is_faster(machine: Machine, resource: str, other: str) -> bool:
     return ceiling is not None and usual is not None and ceiling.rate > usual.rate
 
 
-def _crosses_hbm_once(op_times: OpTimes, ids: Sequence[int], recording: Recording) -> bool:
+def _crosses_hbm_once(op_times: OpTimes, ids: Sequence[int], memory: PeakMemory | None) -> bool:
     """Whether a compiled program moves no more than its arguments and results: there is no intermediate to keep in VMEM."""
-    memory = recording.memory
     if memory is None or memory.method == RECORDED_ALLOCATIONS:
         return False
     return sum(float(op_times.ops[id].cost.known(HBM)) for id in ids) <= memory.arguments + memory.outputs
-
-
-def _is_launched_singly(recording: Recording) -> bool:
-    """Whether the host launches kernels one by one: PyTorch, on an accelerator."""
-    return recording.format == TORCH and not recording.is_on_host
-
-
-def _is_one_program(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> bool:
-    """Whether a step is one XLA program, so that none could be compiled together."""
-    has_programs = bool(clock.per) and recording.format != TORCH
-    return has_programs and programs_per_step(values_at(op_times.ops, ids), len(recording.steps)) < FEW_PROGRAMS
-
-
-def _recorded_launches_s(op_times: OpTimes, ids: Sequence[int], recording: Recording, clock: Clock) -> float:
-    """How long JAX's profiler takes to record the launches of an averaged step on a GPU."""
-    if not clock.per or recording.format != XSPACE or not any(device.hardware.vendor for device in recording.devices):
-        return 0.0
-    programs = programs_per_step(values_at(op_times.ops, ids), len(recording.steps))
-    kernels = sum(values_at(op_times.launches, ids)) / max(len(recording.steps), 1)
-    return (RECORDED_PROGRAM_S * programs + RECORDED_KERNEL_S * kernels) / max(len(recording.devices), 1)
-
-
-def _profiler_share(recording: Recording, machine: Machine) -> float:
-    """The share of the gaps between kernels that is the profiler's overhead."""
-    return RECORDED_GAPS if recording.format == XSPACE and machine.kind == "gpu" else 0.0
 
 
 def _without(ids: Sequence[int], explained: Set[int]) -> Sequence[int]:

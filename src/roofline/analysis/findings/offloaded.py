@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from ...machine import Machine
 from ...resource import PCIE
-from ...workload import Recording
 from ..op_times import OpTimes, values_at
 from .clock import Clock
 from .evidence import Evidence, Saving
@@ -16,7 +15,7 @@ BOTH_WAYS = 0.8  # of the bytes that the forward pass copies to the host, the sh
 OUT, BACK = ("out", "forward"), ("in", "backward")
 
 
-def offloaded_tensors(op_times: OpTimes, ids: Sequence[int], recording: Recording, machine: Machine, clock: Clock) -> list[Evidence]:
+def offloaded_tensors(op_times: OpTimes, ids: Sequence[int], recorded_steps: int, machine: Machine, clock: Clock) -> list[Evidence]:
     """The evidence of saved tensors that are offloaded, with all of the time of their copies; none if they may not fit."""
     ways: dict[tuple[str, str], dict[tuple[tuple[int, ...], ...], list[int]]] = {OUT: {}, BACK: {}}
     for id in ids:
@@ -27,7 +26,7 @@ def offloaded_tensors(op_times: OpTimes, ids: Sequence[int], recording: Recordin
     copies = [id for way in ways.values() for shape in shapes for id in way[shape]]
     out = [id for copied in ways[OUT].values() for id in copied]
     kept = [id for shape in shapes for id in ways[OUT][shape]]
-    steps, capacity = max(len(recording.steps), 1), machine.capacity()
+    steps, capacity = max(recorded_steps, 1), machine.capacity()
     moved = float(sum(op_times.ops[id].cost.known(PCIE) for id in kept))
     if not kept or moved < BOTH_WAYS * sum(op_times.ops[id].cost.known(PCIE) for id in out):
         return []

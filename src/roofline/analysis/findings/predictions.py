@@ -15,7 +15,7 @@ from ...prediction.calibration import Calibration
 from ...report import Predicted, PredictedOp
 from ...resource import HBM
 from ...sources.embedded import programs_behind
-from ...workload import Recording
+from ...workload import Op, Recording
 from ..changes import change
 from ..changes.changed_times import Changed
 from ..changes.outcome import Outcome, outcome
@@ -47,12 +47,12 @@ def predictions(
     """The predicted effect of each change, the one with the largest saving first; for profiles of chips with a calibration."""
     if not calibration.families or not clock.measured:
         return {}
-    programs = _programs(recording, machine)
+    programs, ops = _programs(recording, machine), recording.workload.ops
 
     def after(words: Sequence[str]) -> _Step:
         state = State(recording, dict(programs), machine, calibration)
         change(state, [word for each in words for word in each.split()])
-        return _step(outcome(state, recording), recording, clock)
+        return _step(outcome(state, recording), ops, clock)
 
     found: dict[str, Predicted] = {}
     alone: dict[str, _Step] = {}
@@ -78,8 +78,7 @@ def predictions(
     return found
 
 
-def _step(done: Outcome, recording: Recording, clock: Clock) -> _Step:
-    ops = recording.workload.ops
+def _step(done: Outcome, ops: Sequence[Op], clock: Clock) -> _Step:
     every = (*ops, *done.after.workload.ops[len(ops) :])  # those of the program, then the kernels that the change adds
     shares = {index: share_in_steps(every[index], clock.steps) if clock.per else 1.0 for index in done.changed}
     own = frozenset(index for index in done.changed if index < len(ops))

@@ -1,10 +1,8 @@
 """The savings of findings on the wall clock: device-seconds divided by devices and steps."""
 
 from collections.abc import Sequence
-from typing import Self
 
-from ...report import Point
-from ...workload import Op, Recording
+from ...workload import Op
 
 
 class WallClock:
@@ -18,19 +16,12 @@ class WallClock:
         self._times = [seconds or 0.0 for seconds in time_s]
         self._in_steps = [sum([share.time_s for share in op.by_step]) if has_steps else 0.0 for op in ops]
         keys = {share.key for op in ops for share in op.by_step} if has_steps else set()
+        devices = devices or len({share.key for op in ops for share in op.by_device})
         self._devices, self._steps = max(devices, 1), len(keys)
         parts = self._devices * self._steps
         each = zip(time_s, self._in_steps, strict=True)
         self.op_times: Sequence[float | None] = [None if whole is None else part / parts for whole, part in each] if parts else time_s
         self.floor_s = floor_s if not any(self._times) else ()
-
-    @classmethod
-    def of(cls, recording: Recording, floor_s: Sequence[float], points: Sequence[Point]) -> Self:
-        """That of a recording, whose ops have these minimum times; savings are of a step if a step is averaged."""
-        ops = recording.workload.ops
-        devices = len(recording.devices) or len({share.key for op in ops for share in op.by_device})
-        has_steps = not recording.steps or any(point.scope == "average" for point in points)
-        return cls(ops, floor_s, devices, has_steps=has_steps)
 
     def per_device(self, seconds: float) -> float:
         """Seconds over all devices, for one."""

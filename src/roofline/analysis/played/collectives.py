@@ -10,7 +10,7 @@ from ...graph.facts.exchanges import Reason, Why, exchanges
 from ...report import CollectiveInfo, OpInfo
 from ...resource import named
 from ...units import number_of
-from ...workload import Recording, source_line
+from ...workload import ProgramGraph, source_line
 
 # What is said of each reason, with what makes the array, what uses it, the axes, and the name of an argument.
 WHY: Mapping[Reason, str] = {
@@ -30,10 +30,10 @@ PADDED = "; as an all-reduce of arrays padded with zeros, twice the bytes of a g
 _WORDS = {Operator.DOT: "the matmul", Operator.REDUCE: "the sum", Operator.GATHER: "the lookup", Operator.RESULT: "the result"}
 
 
-def collectives(recording: Recording, ops: Sequence[OpInfo]) -> tuple[CollectiveInfo, ...]:
-    """The collectives of the programs of a recording, those with the longest exposed time first."""
+def collectives(graphs: Sequence[ProgramGraph], mesh: Mapping[str, int], ops: Sequence[OpInfo]) -> tuple[CollectiveInfo, ...]:
+    """The collectives of programs on a mesh, those with the longest exposed time first."""
     by_id = {op.id: op for op in ops}
-    found = [info for program in recording.graphs for info in _of_program(program.graph, program.ops, by_id, recording.mesh)]
+    found = [info for program in graphs for info in _of_program(program.graph, program.ops, by_id, mesh)]
     return tuple(sorted(found, key=lambda one: (-(one.exposed_s or 0.0), -(one.time_s or 0.0), one.op)))
 
 
