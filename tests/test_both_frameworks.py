@@ -17,12 +17,16 @@ Shape = tuple[tuple[int, ...], str]
 
 
 class Pair(Struct):
-    """One fault: its kind, the shapes and formats of its arguments, and the function in each framework, which gets the library first."""
+    """One fault: its kind, the shapes and formats of its arguments, and the function in each framework, which gets the library first.
+
+    The savings are at most ``apart``.
+    """
 
     kind: str
     arguments: tuple[Shape, ...]
     jax: Callable[..., Any]
     torch: Callable[..., Any]
+    apart: float = APART
 
 
 def of(*shape: int, dtype: str = BF16) -> Shape:
@@ -138,6 +142,26 @@ PAIRS = {
     "a low-rank product": Pair(
         "product-order", (of(32768, 4096), of(4096, 32), of(32, 4096)), lambda _, x, a, b: x @ (a @ b), lambda _, x, a, b: x @ (a @ b)
     ),
+    "low-rank factors added for few rows": Pair(
+        "product-order",
+        (of(8, 4096), of(4096, 4096), of(4096, 16), of(16, 4096)),
+        lambda _, x, w, a, b: x @ (w + 0.5 * (a @ b)),
+        lambda _, x, w, a, b: x @ (w + 0.5 * (a @ b)),
+        apart=3.1,  # XLA adds in the kernel of the product: one matrix is written, not three
+    ),
+    "averaged products of one array": Pair(
+        "product-order",
+        (of(8192, 2048), of(8, 2048, 2048)),
+        lambda jnp, x, w: jnp.stack([x @ w[number] for number in range(8)]).mean(0),
+        lambda torch, x, w: torch.stack([x @ w[number] for number in range(8)]).mean(0),
+    ),
+    "ranks that are compared": Pair(
+        "unused-results",
+        (of(256, 65536, dtype="float32"),),
+        lambda jnp, x: jnp.where(jnp.argsort(jnp.argsort(-x, -1), -1) < 64, x, 0.0),
+        lambda torch, x: torch.where(x.argsort(-1, descending=True).argsort(-1) < 64, x, 0.0),
+        apart=1.5,  # positions of 8 bytes, not 4
+    ),
 }
 
 
@@ -178,7 +202,7 @@ def test_a_fault_is_told_in_jax(name: str) -> None:
 def test_a_fault_is_told_in_both_frameworks_with_about_the_same_saving(name: str) -> None:
     pair = PAIRS[name]
     savings = sorted((promised(in_jax(pair), pair.kind), promised(in_torch(pair), pair.kind)))
-    assert 0 < savings[1] <= APART * savings[0]
+    assert 0 < savings[1] <= pair.apart * savings[0]
 
 
 @pytest.mark.torch
@@ -188,4 +212,4 @@ def test_a_fault_is_told_in_both_frameworks_with_about_the_same_saving(name: str
 def test_a_fault_is_told_in_what_would_be_compiled(name: str) -> None:
     pair = PAIRS[name]
     savings = sorted((promised(in_jax(pair), pair.kind), promised(in_torch(pair, compile=True), pair.kind)))
-    assert 0 < savings[1] <= APART * savings[0]
+    assert 0 < savings[1] <= pair.apart * savings[0]

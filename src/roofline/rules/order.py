@@ -45,10 +45,12 @@ from .one_hot_product.lookups import one_hot_products
 from .padding.padded_arrays import padded_arrays
 from .padding.rooms import room_for_groups
 from .partial_products.summed import partial_products
+from .product_order.added import added_factors
 from .product_order.directions import forward_derivatives
 from .product_order.factored import factored_products
 from .product_order.inverses import inverses
 from .product_order.narrow_last import costly_orders
+from .product_order.shared_operand import shared_operands
 from .product_order.summed import summed_products
 from .recomputation.recomputed import recomputed
 from .repeated_operand.rows import repeated_rows
@@ -64,6 +66,7 @@ from .unused_results.loops import unused_in_loops
 from .unused_results.never import never_used
 from .unused_results.occasional import occasional_work
 from .unused_results.parts import unused_gradients, unused_parts
+from .unused_results.ranks import sorted_orders
 from .unused_results.sorts import drawn_sorts, sorted_parts, undone_sorts
 from .unused_results.statistics import unused_statistics
 from .unused_results.unread_states import unread_states
@@ -92,10 +95,12 @@ RULES: tuple[Rule, ...] = (
     compared_bins,
     dense_experts,
     costly_orders,
+    added_factors,
     factored_products,
     forward_derivatives,
     inverses,
     summed_products,
+    shared_operands,
     low_batches,
     rows_in_parts,
     linear_recurrences,
@@ -112,6 +117,7 @@ RULES: tuple[Rule, ...] = (
     sorted_parts,
     undone_sorts,
     drawn_sorts,
+    sorted_orders,
     shuffles,
     causal_masks,
     key_masks,

@@ -10,8 +10,7 @@ from msgspec import Struct, field
 
 from ...cost import NOTHING, Cost
 from ...graph import NO_KERNEL, RENAMING, Array, Axes, Graph, Node, Operator, Part
-from ...graph.facts.one_hot import counts
-from ...graph.facts.sorts import LAYOUT, sorted_part
+from ...graph.facts.sorts import LAYOUT, is_order, sorted_part
 from ...resource import HBM
 from ...workload import Avoidable
 
@@ -197,7 +196,7 @@ def _undone(graph: Graph, second: Node) -> Node | None:
     first, number = sorted_part(graph, second.takes[places]) or (None, 0)
     if first is None or not number or first.kernel in (NO_KERNEL, second.kernel) or not isinstance(first.params, int):
         return None
-    if graph.arrays[first.takes[0]].shape != graph.arrays[second.takes[0]].shape or not _is_order(graph, first, number):
+    if graph.arrays[first.takes[0]].shape != graph.arrays[second.takes[0]].shape or not is_order(graph, first, number):
         return None
     if is_scatter:
         return first if graph.made_by(second.takes[-1], Operator.COMPARE, through=LAYOUT | {Operator.UPDATE}) is not None else None
@@ -207,11 +206,6 @@ def _undone(graph: Graph, second: Node) -> Node | None:
     sides = select.takes[1:]
     is_masked = any(sorted_part(graph, taken) == (first, 0) and graph.distinct(other) == 1 for taken, other in (sides, sides[::-1]))
     return first if is_masked else None
-
-
-def _is_order(graph: Graph, sort: Node, number: int) -> bool:
-    """Whether a result of a sort, but for the first, says where its keys were: it sorts positions with them, or gives them by itself."""
-    return counts(graph, sort.takes[number], sort.params) if number < len(sort.takes) and isinstance(sort.params, int) else True
 
 
 def _users(graph: Graph, kernel: int) -> set[int]:
