@@ -63,6 +63,7 @@ TOLD = {
     "linear_attention_in_place": {ORDER: 2},
     "low_rank": {ORDER: 2},
     "wide_with_bias": {ORDER: 2},
+    "wide_with_matrix": {(ORDER[0], "added"): 1},  # (b + x v) w is b w + x (v w)
     "scores_written": {SCORES: 4},  # both products, the scaling and the softmax
     "scores_written_trained": {SCORES: 10, LAYOUT: 1},  # and two products for the gradients of each, of the softmax and of the scaling
     "scores_masked": {SCORES: 4, MASKED: 2},

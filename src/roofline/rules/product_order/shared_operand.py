@@ -52,6 +52,12 @@ def _is_sum(node: Node) -> bool:
     return node.operator == Operator.REDUCE and isinstance(node.params, Axes) and node.params.function == Operator.ADD
 
 
+def _is_step(graph: Graph, node: Node) -> bool:
+    """Whether a node adds, stacks or scales what it takes."""
+    is_linear = node.operator in (Operator.ADD, Operator.CONCATENATE) or _is_sum(node)
+    return is_linear or (bool(node.takes) and is_scaled(graph, node, node.takes[0]))
+
+
 def _terms(graph: Graph, total: Node) -> _Sum | None:
     """What a sum adds up, through nodes that only add, scale or stack; ``None`` unless these are products that nothing else uses."""
     terms = _Sum([total])
@@ -67,11 +73,7 @@ def _terms(graph: Graph, total: Node) -> _Sum | None:
             terms.kernels |= dict.fromkeys(between.kernel for between in graph.between(array, _SAME))
             if maker.operator == Operator.DOT and maker.kernel != NO_KERNEL:
                 terms.products.append(maker)
-            elif (
-                maker.operator in (Operator.ADD, Operator.CONCATENATE)
-                or _is_sum(maker)
-                or (maker.takes and is_scaled(graph, maker, maker.takes[0]))
-            ):
+            elif _is_step(graph, maker):
                 terms.nodes.append(maker)
             else:
                 return None
