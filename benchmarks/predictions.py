@@ -28,7 +28,7 @@ from roofline.ledger import Ledger
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Attention, Collective, Product
-from roofline.prediction import Prediction, predict
+from roofline.prediction import Expected, predict
 
 SEED = 7
 COVERED = (80.0, 97.0)  # percent of the rows that lie within bounds of nine in ten
@@ -73,7 +73,7 @@ def score(one: Source, most_rows: int) -> tuple[np.ndarray, np.ndarray, list[Row
     for row in chosen:
         ledger = ledger_of(row)
         found = predict(ledger.operation, ledger.cost, machine, calibration)
-        assert isinstance(found, Prediction), ledger.name
+        assert isinstance(found, Expected), ledger.name
         ratios.append(found.time_s / row.seconds)
         inside.append(found.low_s <= row.seconds <= found.high_s)
     return np.array(ratios), np.array(inside), chosen

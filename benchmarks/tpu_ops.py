@@ -26,7 +26,7 @@ from roofline.machine import Machine
 from roofline.machines import load
 from roofline.machines.calibrations import calibration_for
 from roofline.operation import Operation, Streamed
-from roofline.prediction import Prediction, predict
+from roofline.prediction import Expected, predict
 from roofline.prediction.calibration import Calibration
 from roofline.units import DECIMAL, percent, show
 
@@ -56,7 +56,7 @@ class Measured(NamedTuple):
     time_s: float
     operation: Operation | None
     cost: Cost
-    prediction: Prediction
+    prediction: Expected
 
     @property
     def chip(self) -> str:

@@ -30,7 +30,7 @@ from roofline.machines.catalogue import names
 from roofline.machines.toml_files import read_toml
 from roofline.operation import BYTE_TRANSPOSE, Product, Streamed
 from roofline.placement import place_op
-from roofline.prediction import Prediction, predict
+from roofline.prediction import Expected, predict
 from roofline.prediction.calibration import Calibration
 from roofline.rules.words import notes, words_of
 from roofline.sources import read
@@ -43,7 +43,7 @@ PAIRS = Path(__file__).parent / "data" / "h200" / "pairs"
 SIZES = st.integers(1, 40_000)
 
 
-def expected(formula: str, *sizes: float, chip: str = "h200", floor_s: float | None = None, **options: object) -> Prediction:
+def expected(formula: str, *sizes: float, chip: str = "h200", floor_s: float | None = None, **options: object) -> Expected:
     ledger, machine = lookup(formula)(*sizes, **options), load(chip)
     found = predict(ledger.operation, ledger.cost, machine, calibration_for(machine, floor_s))
     assert found is not None
@@ -181,7 +181,7 @@ def test_time_is_minimum_inherent_and_excess() -> None:
 @every(("high", "family", "is_slow"), [(1.07, "pointwise", True), (1.5, "pointwise", False), (1.5, "products", True)])
 def test_a_compilers_fused_kernels_have_to_be_slower_to_be_told(high: float, family: str, is_slow: bool) -> None:
     # 2.2 times the expected second: a compiler's kernels that fill or join arrays take as long, and their bounds are wide.
-    found = Prediction(time_s=1.0, low_s=0.75, high_s=high, terms={}, evidence="", family=family)
+    found = Expected(time_s=1.0, low_s=0.75, high_s=high, terms={}, evidence="", family=family)
     assert (split_time(2.2, 0.5, found)[1] > 0) == is_slow
     assert split_time(2.6, 0.5, found)[1] == pytest.approx(1.6)
 

@@ -33,7 +33,7 @@ from roofline.machines.calibrations import calibration_for
 from roofline.operation import Label, Product
 from roofline.plan.chips import chips_of
 from roofline.plan.times import training_calibration
-from roofline.prediction import Prediction, predict
+from roofline.prediction import predict
 from roofline.report import Expected, Point, Report
 from roofline.units import show
 from roofline.workload import Array, Device, IdleReason, Op, ProgramGraph, Recording, Share, Step, Workload
@@ -103,9 +103,9 @@ def test_what_a_loop_walks_along_is_a_weight_and_its_state_is_followed() -> None
     }
 
 
-def prediction(seconds: float, floor: float = 0.0, family: str = "products") -> Prediction:
+def prediction(seconds: float, floor: float = 0.0, family: str = "products") -> Expected:
     low, high = 0.9 * seconds, 1.2 * seconds
-    return Prediction(time_s=seconds, low_s=low, high_s=high, terms={"floor": floor}, evidence="", family=family)
+    return Expected(time_s=seconds, low_s=low, high_s=high, terms={"floor": floor}, evidence="", family=family)
 
 
 def test_an_anchor_counts_less_the_farther_the_change_goes() -> None:

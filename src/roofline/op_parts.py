@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from .cost import sum_or_unknown
 from .operation import Label
 from .report import Amounts, CounterInfo, Expected, OpInfo
+from .reported_op import EXPECTED_SECONDS
 
 _ADDED = ("kernels", "time_s", "self_time_s", "dma_stall_s", "floor_s", "serial_s", "expected_s", "excess_s", "before_s")
 _AMOUNTS = ("work", "bytes", "hops")
@@ -144,9 +145,7 @@ def _expected(predictions: Sequence[Expected | None]) -> Expected | None:
         return None
     return replace(
         known[0],
-        time_s=sum(expected.time_s for expected in known),
-        low_s=sum(expected.low_s for expected in known),
-        high_s=sum(expected.high_s for expected in known),
+        **{name: sum(getattr(expected, name) for expected in known) for name in EXPECTED_SECONDS},
         terms=_known(_added(expected.terms for expected in known)),
     )
 

@@ -21,11 +21,15 @@ Number = int | float
 Amounts = dict[str, Number | None]
 
 
+EXPECTED_SECONDS = ("time_s", "low_s", "high_s", "floor_s")
+
+
 class Expected(Row, frozen=True, kw_only=True):
     """A prediction: the seconds that such work is expected to take, and its 90% interval.
 
     ``terms`` are the seconds that each part would take alone; the parts overlap. ``evidence`` is what the prediction was fitted on.
-    ``family`` is the kind of work that was fitted, empty where only sustained rates are known.
+    ``family`` is the kind of work that was fitted, empty where only sustained rates are known; ``borrowed`` is whether the calibration is
+    another chip's. ``floor_s`` is the minimum time.
     """
 
     time_s: Number
@@ -34,11 +38,14 @@ class Expected(Row, frozen=True, kw_only=True):
     terms: dict[str, Number] = field(default_factory=dict)
     evidence: str = ""
     family: str = ""
+    borrowed: bool = False
+    floor_s: Number = 0.0
 
     def scaled(self, share: float) -> "Expected":
         """The prediction of a share of the executions."""
         terms: dict[str, Number] = {name: seconds * share for name, seconds in self.terms.items()}
-        return replace(self, time_s=self.time_s * share, low_s=self.low_s * share, high_s=self.high_s * share, terms=terms)
+        seconds = {name: getattr(self, name) * share for name in EXPECTED_SECONDS}
+        return replace(self, terms=terms, **seconds)
 
 
 class LedgerRow(Row, frozen=True, kw_only=True):

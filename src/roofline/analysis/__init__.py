@@ -21,7 +21,7 @@ from ..machines import load
 from ..machines.calibrations import calibration_for
 from ..machines.detection import machine_for
 from ..placement import IDEAL, Corrections, MinimumTimes
-from ..prediction import Prediction
+from ..prediction import Expected
 from ..prediction.calibration import Calibration
 from ..report import (
     CapacityInfo,
@@ -260,12 +260,12 @@ def _idle(reasons: Iterable[IdleReason], devices: int) -> tuple[IdleInfo, ...]:
     )
 
 
-def predictions(ops: Sequence[Op], machine: Machine, calibration: Calibration) -> dict[int, Prediction]:
+def predictions(ops: Sequence[Op], machine: Machine, calibration: Calibration) -> dict[int, Expected]:
     """The expected time of each op, by its id; none for very many ops, where this would take longer than the rest."""
     if len(ops) > MOST_PREDICTED:
         return {}
-    found: dict[int, Prediction] = {}
-    known: dict[tuple[Any, ...], Prediction | None] = {}  # the layers of a program repeat their ops
+    found: dict[int, Expected] = {}
+    known: dict[tuple[Any, ...], Expected | None] = {}  # the layers of a program repeat their ops
     for id, op in enumerate(ops):
         work = (op.operation, op.cost, op.count, op.launches, op.compiled)
         if work not in known:
@@ -275,7 +275,7 @@ def predictions(ops: Sequence[Op], machine: Machine, calibration: Calibration) -
     return found
 
 
-def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Prediction]) -> OpTimes:
+def _op_times(placed: PlacedOps, machine: Machine, corrections: Corrections, predicted: Mapping[int, Expected]) -> OpTimes:
     """Each op with its minimum and its expected time."""
     wasteful = [(number, op) for number, op in enumerate(placed.ops) if op.avoidable or op.compiled.products]
     minimum_s = MinimumTimes(machine, corrections)

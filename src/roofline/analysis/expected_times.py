@@ -4,14 +4,13 @@ from collections.abc import Iterable
 
 from ..causes import COMPUTE, MEMORY
 from ..machine import Machine
-from ..prediction import Prediction, predict
+from ..prediction import Expected, predict
 from ..prediction.calibration import Calibration
-from ..report import Expected
 from ..workload import Op
 from .op_times import OpTime
 
 
-def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Prediction | None:
+def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Expected | None:
     """The prediction of all executions of an op; ``None`` where its cost is not fully known, or nothing can be predicted."""
     if calibration is None or not op.priced or not op.count:
         return None
@@ -20,22 +19,10 @@ def predict_op(op: Op, machine: Machine, calibration: Calibration | None) -> Pre
     return predict(op.operation, cost, machine, calibration, count=op.count, kernels=kernels, compiled=op.compiled)
 
 
-def excess_of(op: Op, floor_s: float, prediction: Prediction) -> float | None:
+def excess_of(op: Op, floor_s: float, prediction: Expected) -> float | None:
     """How much slower than expected an op ran; ``None`` where it was not timed."""
     own_s = op.time_s if op.self_time_s is None else op.self_time_s
     return None if own_s is None else split_time(own_s, floor_s, prediction)[1]
-
-
-def expected_info(prediction: Prediction) -> Expected:
-    """A prediction as the report has it."""
-    return Expected(
-        time_s=prediction.time_s,
-        low_s=prediction.low_s,
-        high_s=prediction.high_s,
-        terms=dict(prediction.terms),
-        evidence=prediction.evidence,
-        family=prediction.family,
-    )
 
 
 # Times the expected time: an op beyond this is reported as slow (in 340 recordings on an H200, 3% of 1,858 matmuls).
@@ -45,7 +32,7 @@ SLOW = 1.85
 SLOW_FUSION, WIDE = 2.5, 1.3
 
 
-def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[float, float]:
+def split_time(own_s: float, floor_s: float, found: Expected | None) -> tuple[float, float]:
     """The time of an op above its minimum, split into what is inherent in its shape on this chip, and the excess beyond the interval.
 
     With sustained rates alone, or another chip's calibration, the excess is unknown. Small excesses do not count: compilers and libraries
@@ -56,11 +43,11 @@ def split_time(own_s: float, floor_s: float, found: Prediction | None) -> tuple[
     return max(own_s - floor_s - excess, 0.0), excess
 
 
-def _slow(found: Prediction) -> float:
+def _slow(found: Expected) -> float:
     return SLOW_FUSION if found.family == "pointwise" and found.high_s > WIDE * found.time_s else SLOW
 
 
-def is_calibrated(found: Prediction | None) -> bool:
+def is_calibrated(found: Expected | None) -> bool:
     """Whether a prediction is based on measurements of such ops on this chip."""
     return found is not None and bool(found.family) and not found.borrowed
 

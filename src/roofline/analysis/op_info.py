@@ -12,7 +12,7 @@ from ..report import AvoidableInfo, CounterInfo, LedgerRow, Number, OpInfo
 from ..resource import HBM, Resource, matrix
 from ..workload import Avoidable, Op, Saves, Usual, source_line
 from .counters import LaunchCounters, model_against_counters
-from .expected_times import excess_of, expected_info
+from .expected_times import excess_of
 from .op_times import OpTimes
 from .placed_ops import PlacedOps
 from .program_points import amounts, known_parts, number
@@ -74,7 +74,7 @@ class _Rows:
             needed=amounts(needed.cost, "FLOP") if needed and needs_less else None,
             needed_s=needed.floor_s if needed and needs_less else None,
             unneeded={kind: number(amount) or 0 for kind, amount in needed.unneeded.items()} if needed else {},
-            expected=expected_info(predicted) if predicted else None,
+            expected=predicted,
             excess_s=excess_of(op, placement.floor_s, predicted) if predicted else None,
             by_shape=by_shape(op),
             operation=op.operation,

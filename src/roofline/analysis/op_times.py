@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..cost import Cost
 from ..operation import Operation
 from ..placement import MinimumTimes
-from ..prediction import Prediction
+from ..prediction import Expected
 from ..workload import Op
 from .link_directions import busier_way, directed
 from .needed_work import Needed
@@ -27,7 +27,7 @@ class OpTime(Struct, frozen=True):
     cause: str
     unit: str | None = None
     needed: Needed | None = None
-    prediction: Prediction | None = None
+    prediction: Expected | None = None
     own_s: float = 0.0
     spent_s: float = 0.0
 
@@ -47,7 +47,7 @@ class OpTimes:
         cause: Sequence[str],
         unit: Sequence[str | None],
         needed: Mapping[int, Needed],
-        predicted: Mapping[int, Prediction],
+        predicted: Mapping[int, Expected],
         waited_share: float = 1.0,
     ) -> None:
         self.ops, self.floor_s, self.cause, self.unit, self.needed, self.predicted = ops, floor_s, cause, unit, needed, predicted

@@ -4,15 +4,13 @@ The roofline is a lower bound of the time; a prediction is fitted to measurement
 `docs/prediction.md` for the errors of each family.
 """
 
-from collections.abc import Mapping
 from functools import cache
-
-from msgspec import Struct
 
 from ..cost import Cost
 from ..machine import Machine
 from ..operation import UNSTATED, Attention, Collective, Compiled, Operation, Product, RowWise, Streamed
 from ..placement import Placement, place_op
+from ..reported_op import Expected as Expected
 from ..resource import HBM, TRANSCENDENTAL
 from ..units import show
 from .attention import decode_time, prefill_time
@@ -25,28 +23,9 @@ from .streams import pointwise_time, row_time
 from .terms import Estimate, Hardware
 from .tpu import tpu_time
 
-__all__ = ["Prediction", "predict"]
-
 SUSTAINED = {"matrix": 0.75, "vector": 0.6, "hbm": 0.8}  # default fractions of the peaks
 MEASURED_LIMITS = ("held", "matrix product")  # names of a measured machine's limits that products sustain
 OTHERWISE = 0.7
-
-
-class Prediction(Struct, frozen=True, kw_only=True):
-    """The expected seconds of some executions, their 90% interval, their minimum, the terms, and the evidence.
-
-    Terms are the seconds of each part alone: the parts overlap, so they do not add up. ``family`` is that of the calibration, empty where
-    the op is predicted from sustained rates alone; ``borrowed`` is whether the calibration is another chip's.
-    """
-
-    time_s: float
-    low_s: float
-    high_s: float
-    terms: Mapping[str, float]
-    evidence: str
-    family: str = ""
-    borrowed: bool = False
-    floor_s: float = 0.0
 
 
 def predict(
@@ -58,7 +37,7 @@ def predict(
     count: float = 1,
     kernels: float = 1,
     compiled: Compiled = UNSTATED,
-) -> Prediction | None:
+) -> Expected | None:
     """The expected time of ``count`` executions of an op; ``None`` where the cost of one is not known.
 
     ``cost`` is that of one; ``kernels`` is how many kernels it launches, ``compiled`` what a compiled program says of it.
@@ -82,7 +61,7 @@ def predict(
     seconds = max(found.seconds, least)
     low, high = _interval(family, calibration, placed)
     measured = family is None and any(_measured_share(placed, unit) for unit, _ in placed.times)
-    return Prediction(
+    return Expected(
         time_s=seconds * count,
         low_s=max(seconds * low, least) * count,
         high_s=max(seconds * high, least) * count,
@@ -96,14 +75,14 @@ def predict(
 
 def _of_compiled(
     placed: Placement, compiled: Compiled, machine: Machine, family: Family, calibration: Calibration, count: float
-) -> Prediction:
+) -> Expected:
     """The prediction of an op of a program that the TPU compiler made."""
     made, (low_s, high_s) = compiled_time(placed, placed.cost, compiled, machine, family, calibration)
     cycles = "the compiler's cycles within the limits of the units" if compiled.cycles else "the limits of the units at sustained rates"
     if compiled.cycles and leaves_out(made.terms["cycles"], placed):
         stated = show(made.terms["cycles"], "s")
         cycles = f"the limit of {placed.unit} at its sustained rate, which the compiler's own estimate ({stated}) leaves out"
-    return Prediction(
+    return Expected(
         time_s=max(made.seconds, placed.floor_s) * count,
         low_s=max(low_s, placed.floor_s) * count,
         high_s=max(high_s, placed.floor_s) * count,

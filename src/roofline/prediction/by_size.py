@@ -21,7 +21,7 @@ from ..errors import FormulaError, UsageError
 from ..ledger import Ledger
 from ..machine import Machine
 from ..placement import place_op
-from . import Prediction, predict
+from . import Expected, predict
 from .calibration import Calibration
 
 DOUBLINGS = 40  # doublings of the free size that are searched
@@ -42,7 +42,7 @@ class SizeTime(Struct, frozen=True):
 
     size: int
     minimum_s: float
-    prediction: Prediction
+    prediction: Expected
 
     @property
     def is_compute_bound(self) -> bool:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from ...cost import NOTHING, Cost
 from ...operation import Operation
-from ...prediction import Prediction
+from ...prediction import Expected
 from ...workload import Coverage, IdleReason, Op, Recording, Share, StepsOnDevice, Workload
 from .changed_steps import changed_pairs, changed_steps, in_one_graph, longer, only_launching
 
@@ -56,8 +56,8 @@ class Changed(Struct, frozen=True, kw_only=True):
 
 def anchored(
     measured_s: float | None,
-    before: Prediction | None,
-    after: Prediction,
+    before: Expected | None,
+    after: Expected,
     doublings: float,
     counts: float = 1.0,
     *,
@@ -94,7 +94,7 @@ def anchored(
     return max(after.time_s * ratio, after.floor_s), max(low, after.floor_s), max(high, after.floor_s)
 
 
-def _bounds(before: Prediction, after: Prediction) -> tuple[float, float]:
+def _bounds(before: Expected, after: Expected) -> tuple[float, float]:
     """The bounds of a prediction; for a streaming kernel (before and after the change) that is not small, no wider than `STREAMED`."""
     streams = before.family in STREAMS and after.family in STREAMS and "matrix" not in after.terms
     if not streams or after.terms.get("floor", 0.0) > SMALL * after.time_s:

@@ -17,7 +17,6 @@ from ...hlo.ir.platforms import platform_of
 from ...machine import Machine
 from ...machines.calibrations import calibration_for
 from ...operation import Product, RowWise, Streamed
-from ...prediction import Prediction
 from ...report import Expected, OpInfo, Report
 from ...units import plain, rounded, show
 from ...workload import Coverage, IdleReason, Op, Recording, Step, Workload
@@ -42,7 +41,7 @@ class _Total(Struct):
     family: str = ""
     formats: set[str] = field(default_factory=set)  # of products
 
-    def add(self, found: Prediction, op: Op, times: float = 1.0) -> None:
+    def add(self, found: Expected, op: Op, times: float = 1.0) -> None:
         """Add an op that is expected to run ``times`` times."""
         self.family = found.family
         if isinstance(op.operation, Product):
@@ -51,9 +50,9 @@ class _Total(Struct):
         self.floor_s += found.terms.get("floor", 0.0) * times
 
     @property
-    def prediction(self) -> Prediction:
+    def prediction(self) -> Expected:
         seconds = self.expected_s
-        return Prediction(time_s=seconds, low_s=seconds, high_s=seconds, terms={"floor": self.floor_s}, evidence="", family=self.family)
+        return Expected(time_s=seconds, low_s=seconds, high_s=seconds, terms={"floor": self.floor_s}, evidence="", family=self.family)
 
 
 class _Timed(Struct, frozen=True):
@@ -64,7 +63,7 @@ class _Timed(Struct, frozen=True):
     low_s: float
     high_s: float
     before_s: float
-    found: Prediction
+    found: Expected
 
 
 def replaced(

@@ -17,7 +17,7 @@ from ...hlo.scaling.growth import Program
 from ...hlo.scaling.inputs import inputs_of
 from ...machine import Machine
 from ...operation import Convolution, Operation, Product, width
-from ...prediction import Prediction
+from ...prediction import Expected
 from ...prediction.calibration import Calibration
 from ...workload import Op, ProgramGraph, Recording
 from ..expected_times import predict_op
@@ -111,7 +111,7 @@ class State:
         self.fixed[index] = (0.0, -shorter * was, longer * was)
 
     @cached_property
-    def before(self) -> dict[int, Prediction | None]:
+    def before(self) -> dict[int, Expected | None]:
         """How long each op was expected to take."""
         return {index: predict_op(op, self.machine, self.calibration) for index, op in enumerate(self.recording.workload.ops)}
 
@@ -201,7 +201,7 @@ class State:
             self.notes.append(f"{listed(unpredicted, len(unpredicted))}: no prediction; {whose} left unchanged")
         return found
 
-    def _time_and_bounds(self, index: int, old: Op, op: Op, after: Prediction) -> tuple[float, float, float]:
+    def _time_and_bounds(self, index: int, old: Op, op: Op, after: Expected) -> tuple[float, float, float]:
         """The time of a changed op and its bounds: scaled from its measured time, unless it is a new kernel; never below its minimum."""
         stays_uneven = _is_uneven(op) and _is_uneven(old)  # uneven sizes are slow in any format
         time_s, low_s, high_s = self.fixed.get(index) or anchored(

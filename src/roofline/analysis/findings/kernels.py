@@ -13,7 +13,7 @@ from ...cost import Cost
 from ...machine import LATENCY
 from ...operation import Product, Streamed, width
 from ...placement import MinimumTimes
-from ...prediction import Prediction
+from ...prediction import Expected
 from ...resource import HBM, PCIE, TRANSCENDENTAL, named
 from ...workload import AUTOTUNING, LOWER_BOUND, KernelUse, Op
 from ..expected_times import SLOW, is_calibrated, slower_than_expected
@@ -207,7 +207,7 @@ def _within_reach(op_times: OpTimes, ids: Sequence[int], won: Sequence[float], l
     return found
 
 
-def _is_usual(expected: Prediction | None) -> bool:
+def _is_usual(expected: Expected | None) -> bool:
     """Whether a calibrated prediction has narrow bounds: the op's excess is then reported by the finding excess instead."""
     return expected is not None and is_calibrated(expected) and expected.high_s < CLOSE * expected.time_s
 

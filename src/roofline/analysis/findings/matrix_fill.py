@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ...machine import Machine
 from ...operation import MatrixWork
-from ...prediction import Prediction
+from ...prediction import Expected
 from ...prediction.compiled_programs import MATRIX, padded_flops
 from ...workload import Fact
 from ..op_times import OpTimes
@@ -66,7 +66,7 @@ def _unfilled(op_times: OpTimes, id: int, machine: Machine) -> _Unfilled | None:
     return _Unfilled(id, main, padding_s)
 
 
-def _padding_s(prediction: Prediction, products: Sequence[MatrixWork], side: int) -> float:
+def _padding_s(prediction: Expected, products: Sequence[MatrixWork], side: int) -> float:
     """The seconds by which padding prolongs the matrix unit's part of an op, as far as that decides the op's expected time."""
     matrix_s = prediction.terms.get(MATRIX, 0.0)
     share = sum(product.flops for product in products) / sum(product.flops / product.fill(side) for product in products)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec.structs import replace
 
 from ...machine import Machine
-from ...prediction import Prediction
 from ...report import Expected
 from ...resource import DCN, HBM, PCIE
 from ...schedule import EngineUse, PredictedTime, Schedule
@@ -24,7 +23,7 @@ LINKS, AXES = "links", "xyz"  # the links of each axis of a slice, each way, are
 SOURCES = ("the compiler's cycles", "the limits of the units", "collectives by their links", "unknown: their minimum is taken")
 
 
-def with_played_times(recording: Recording, machine: Machine, predicted: Mapping[int, Prediction], floor_s: Sequence[float]) -> Recording:
+def with_played_times(recording: Recording, machine: Machine, predicted: Mapping[int, Expected], floor_s: Sequence[float]) -> Recording:
     """The recording with the times of its schedules; unchanged where it has none, or times of its own."""
     ops = recording.workload.ops
     if not recording.schedules or not predicted or machine.kind != "tpu" or any(op.time_s is not None for op in ops):
@@ -84,7 +83,7 @@ def _played(schedules: Sequence[Schedule], loads: Sequence[Load]) -> list[Played
 
 
 def loads_of(
-    ops: Sequence[Op], predicted: Mapping[int, Prediction], floor_s: Sequence[float], machine: Machine, bound: str = "time_s"
+    ops: Sequence[Op], predicted: Mapping[int, Expected], floor_s: Sequence[float], machine: Machine, bound: str = "time_s"
 ) -> list[Load]:
     """What one execution of each op takes of the machine."""
     return [load_of(op, predicted.get(number), floor_s[number], machine.topology, bound) for number, op in enumerate(ops)]
@@ -99,7 +98,7 @@ def links_of(op: Op, topology: Topology | None) -> tuple[str, ...]:
     return tuple(f"{LINKS} {AXES[axis]} {way}" for axis in (op.compiled.axes or axes) if axis in axes for way in ways)
 
 
-def load_of(op: Op, prediction: Prediction | None, floor_s: float, topology: Topology | None, bound: str = "time_s") -> Load:
+def load_of(op: Op, prediction: Expected | None, floor_s: float, topology: Topology | None, bound: str = "time_s") -> Load:
     """What one execution of an op takes of the machine."""
     count = op.count or 1
     seconds = (floor_s if prediction is None else float(getattr(prediction, bound))) / count
@@ -148,7 +147,7 @@ def _order(engine: str) -> tuple[list[str], bool]:
     return axis, way == DOWN
 
 
-def _evidence(played: Sequence[Played], predicted: Mapping[int, Prediction]) -> str:
+def _evidence(played: Sequence[Played], predicted: Mapping[int, Expected]) -> str:
     """What the time on the core is from, by share."""
     sums = dict.fromkeys(SOURCES, 0.0)
     for one in played:
@@ -158,7 +157,7 @@ def _evidence(played: Sequence[Played], predicted: Mapping[int, Prediction]) -> 
     return ", ".join(f"{source} {percent(seconds / total)}" for source, seconds in sums.items() if total and seconds >= 0.005 * total)
 
 
-def _source(prediction: Prediction | None) -> str:
+def _source(prediction: Expected | None) -> str:
     cycles, limits, links, unknown = SOURCES
     if prediction is None:
         return unknown
