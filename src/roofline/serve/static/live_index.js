@@ -1,4 +1,5 @@
 /** The list of runs: filled from its JSON twin, asked again every so often, filtered, sorted and walked with the keyboard. */
+import { h } from "./dom.js";
 import { percent, show } from "./units.js";
 
 const EVERY_MS = 2000;
@@ -32,13 +33,6 @@ function when(seconds) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
 }
 
-function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) if (value !== null) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
 /** As on the page of a run: that of its average step, else of the whole run. */
 function efficiencyOf({ summary }) {
   return summary?.step_efficiency ?? summary?.efficiency ?? null;
@@ -67,23 +61,23 @@ function shownRuns() {
 
 function heading(column) {
   const on = view.sort === column.key;
-  const button = element("button", { type: "button", "data-sort": column.key }, column.title);
-  return element("th", { scope: "col", class: column.numeric ? "number" : null, "aria-sort": on ? (view.descending ? "descending" : "ascending") : "none" }, button);
+  const button = h("button", { type: "button", "data-sort": column.key }, column.title);
+  return h("th", { scope: "col", class: column.numeric ? "number" : null, "aria-sort": on ? (view.descending ? "descending" : "ascending") : "none" }, button);
 }
 
 function line(run) {
-  const tick = element("input", { type: "checkbox", "aria-label": `compare ${run.name}`, "data-tick": run.id });
+  const tick = h("input", { type: "checkbox", "aria-label": `compare ${run.name}`, "data-tick": run.id });
   tick.checked = view.ticked.includes(run.id);
   const cells = COLUMNS.map((column) => {
-    const cell = element("td", { class: column.numeric ? "number" : null, "data-title": column.title });
+    const cell = h("td", { class: column.numeric ? "number" : null, "data-title": column.title });
     if (column.key === "name") {
-      cell.append(element("a", { href: run.page, title: run.path }, run.name));
-      if (run.state === "failed") cell.append(element("span", { class: "wrong", title: run.error }, " failed"));
-      if (run.state === "reading" || run.state === "waiting") cell.append(element("span", { class: "quiet" }, " reading…"));
+      cell.append(h("a", { href: run.page, title: run.path }, run.name));
+      if (run.state === "failed") cell.append(h("span", { class: "wrong", title: run.error }, " failed"));
+      if (run.state === "reading" || run.state === "waiting") cell.append(h("span", { class: "quiet" }, " reading…"));
     } else cell.textContent = column.text(run);
     return cell;
   });
-  return element("tr", { "data-id": run.id }, element("td", {}, tick), ...cells);
+  return h("tr", { "data-id": run.id }, h("td", {}, tick), ...cells);
 }
 
 /** Draw everything again, keeping the focus where it was. */
@@ -94,14 +88,14 @@ function draw() {
   const sorted = focus?.dataset?.sort;
   const runs = shownRuns();
   const rows = runs.slice(0, view.most).map(line);
-  const head = element("tr", {}, element("th", { scope: "col" }, element("span", { class: "unseen" }, "compare")), ...COLUMNS.map(heading));
-  const caption = element("caption", { class: "unseen" }, "runs");
+  const head = h("tr", {}, h("th", { scope: "col" }, h("span", { class: "unseen" }, "compare")), ...COLUMNS.map(heading));
+  const caption = h("caption", { class: "unseen" }, "runs");
   part("runs").replaceChildren(
-    rows.length ? element("table", {}, caption, element("thead", {}, head), element("tbody", {}, ...rows)) : element("p", { class: "quiet" }, nothing()),
+    rows.length ? h("table", {}, caption, h("thead", {}, head), h("tbody", {}, ...rows)) : h("p", { class: "quiet" }, nothing()),
   );
   part("count").textContent = runs.length === found.runs.length ? `${runs.length} runs` : `${runs.length} of ${found.runs.length} runs`;
   part("more").hidden = runs.length <= view.most;
-  part("notes").replaceChildren(...found.notes.map((note) => element("li", {}, note)));
+  part("notes").replaceChildren(...found.notes.map((note) => h("li", {}, note)));
   drawPair();
   if (kept) part("runs").querySelector(`tr[data-id="${kept}"] ${inBox ? "input" : "a"}`)?.focus();
   else if (sorted) part("runs").querySelector(`[data-sort="${sorted}"]`)?.focus();

@@ -5,7 +5,20 @@
  * what they say, `true` is an attribute without a value, and `null` or `false` leave it out. Strings among the children are text.
  */
 export function h(tag, attributes = {}, ...children) {
-  const element = document.createElement(tag);
+  return made(document.createElement(tag), attributes, children);
+}
+
+/** An element of a drawing, likewise. */
+export function drawn(tag, attributes = {}, ...children) {
+  return made(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
+}
+
+/** A drawing whose paths fill its box, so many units wide and high. */
+export function stretched(width, height, attributes, paths) {
+  return drawn("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", "aria-hidden": "true", ...attributes }, paths);
+}
+
+function made(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);

@@ -1,12 +1,11 @@
 /** What the host did while a device was idle: a thin strip above the device's, as high in each bucket as that is idle. */
 
 import { hostColour } from "#page/colours.js";
-import { h, named } from "#page/dom.js";
+import { drawn, h, named, stretched } from "#page/dom.js";
+import { TALL } from "#page/outline.js";
 import { VISIBLE } from "#page/stack.js";
 import { percent } from "#page/units.js";
 
-const SVG = "http://www.w3.org/2000/svg";
-const TALL = 100; // units of the drawing, whatever its pixels
 
 /** What the host did in a bucket: the place of the reason in the report, or `null`. */
 export const hostAt = (lane, bucket) => lane.host?.[bucket] ?? null;
@@ -14,24 +13,14 @@ export const hostAt = (lane, bucket) => lane.host?.[bucket] ?? null;
 /** The strip of one device. */
 export function hostStrip(lane, theme, height) {
   const idle = lane.causes.idle ?? [];
-  const drawing = document.createElementNS(SVG, "svg");
-  drawing.setAttribute("viewBox", `0 0 ${lane.at_roof_s.length} ${TALL}`);
-  drawing.setAttribute("preserveAspectRatio", "none");
-  drawing.setAttribute("class", "host-lane");
-  drawing.setAttribute("aria-hidden", "true");
-  drawing.style.height = `${height}px`;
   const paths = new Map();
   for (const [bucket, place] of (lane.host ?? []).entries()) {
     const high = place === null ? 0 : Math.round((TALL * (idle[bucket] ?? 0)) / lane.bucket_s);
     if (high) paths.set(place, `${paths.get(place) ?? ""}M${bucket} ${TALL}v${-high}h1v${high}z`);
   }
-  for (const [place, d] of paths) {
-    const path = document.createElementNS(SVG, "path");
-    path.setAttribute("d", d);
-    path.setAttribute("fill", hostColour(theme, place));
-    path.dataset.reason = String(place);
-    drawing.append(path);
-  }
+  const parts = [...paths].map(([place, d]) => drawn("path", { d, fill: hostColour(theme, place), "data-reason": String(place) }));
+  const drawing = stretched(lane.at_roof_s.length, TALL, { class: "host-lane" }, parts);
+  drawing.style.height = `${height}px`;
   return drawing;
 }
 

@@ -1,5 +1,7 @@
 /** Small drawings for buttons. */
 
+import { drawn } from "#page/dom.js";
+
 const ICONS = {
   plus: "M8 3v10M3 8h10", minus: "M3 8h10", box: "M3 5.5V3h2.5M10.5 3H13v2.5M13 10.5V13h-2.5M5.5 13H3v-2.5M6 6h4v4H6z",
   fit: "M3 6V3h3M10 3h3v3M13 10v3h-3M6 13H3v-3",
@@ -8,13 +10,5 @@ const ICONS = {
 
 /** A small drawing for a button whose name is in its label. */
 export function icon(name) {
-  const space = "http://www.w3.org/2000/svg";
-  const drawing = document.createElementNS(space, "svg");
-  drawing.setAttribute("viewBox", "0 0 16 16");
-  drawing.setAttribute("class", "drawing");
-  drawing.setAttribute("aria-hidden", "true");
-  const path = document.createElementNS(space, "path");
-  path.setAttribute("d", ICONS[name]);
-  drawing.append(path);
-  return drawing;
+  return drawn("svg", { viewBox: "0 0 16 16", class: "drawing", "aria-hidden": "true" }, drawn("path", { d: ICONS[name] }));
 }

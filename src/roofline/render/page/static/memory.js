@@ -1,24 +1,16 @@
 /** The main memory in use over a step that was played: an area below the timeline, and its figures in words. */
 
-import { h } from "#page/dom.js";
+import { drawn, h, stretched } from "#page/dom.js";
 import { outline, TALL } from "#page/outline.js";
 import { percent, show } from "#page/units.js";
-
-const SVG = "http://www.w3.org/2000/svg";
 
 /** @returns the figure, or nothing where the course is not known */
 export function memoryCourse({ memory }) {
   const course = memory?.over_step ?? [];
   const most = Math.max(0, ...course.map(({ bytes }) => bytes));
   if (!most) return null;
-  const drawing = document.createElementNS(SVG, "svg");
-  drawing.setAttribute("viewBox", `0 0 ${course.length} ${TALL}`);
-  drawing.setAttribute("preserveAspectRatio", "none");
-  drawing.setAttribute("class", "lane memory-lane");
-  drawing.setAttribute("aria-hidden", "true");
-  const area = document.createElementNS(SVG, "path");
-  area.setAttribute("d", outline(course.map(({ bytes }) => (TALL * bytes) / most)));
-  drawing.append(area);
+  const area = drawn("path", { d: outline(course.map(({ bytes }) => (TALL * bytes) / most)) });
+  const drawing = stretched(course.length, TALL, { class: "lane memory-lane" }, area);
   const [first, last, top] = [course[0], course.at(-1), course.find(({ bytes }) => bytes === most)];
   const room = memory.capacity_bytes ? ` (${percent(most / memory.capacity_bytes)} of ${show(memory.capacity_bytes, "B")})` : "";
   const words = `Memory in use: ${show(first.bytes, "B")} at first, at most ${show(most, "B")}${room} from ${show(top.begin_s, "s", 3)} on, ${show(last.bytes, "B")} at last`;

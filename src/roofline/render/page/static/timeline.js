@@ -2,7 +2,7 @@
 
 import { CAUSES } from "#page/chosen.js";
 import { causeColour } from "#page/colours.js";
-import { announce, button, elided, fill, h, named, shortName } from "#page/dom.js";
+import { announce, button, drawn, elided, fill, h, named, shortName, stretched } from "#page/dom.js";
 import { hostAt, hostLegend, hostStrip } from "#page/host_lane.js";
 import { memoryCourse } from "#page/memory.js";
 import { outline, TALL } from "#page/outline.js";
@@ -11,7 +11,6 @@ import { partTitle, VISIBLE } from "#page/stack.js";
 import { bucketIn, lanesOf, longestOf, opsIn, partsOf, secondsOf, spansOf } from "#page/stretch.js";
 import { percent, plain, show } from "#page/units.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const HEIGHTS = [[1, 44], [4, 28], [8, 20], [16, 14], [Infinity, 8]]; // pixels of a lane, by how many there are
 const HOST = 0.3; // of a lane's height, for the host above it
 const [DRAGGED, GAP, FAR, TICKS] = [4, 16, 50, 8]; // pixels, pixels, buckets, so many ticks at most
@@ -243,27 +242,17 @@ export function timeline({ report, idle, store }) {
 /** One device as a drawing: for each cause the area up to its top, the highest first, so that no seams show between them. */
 function strip(lane, theme, height, name) {
   const count = lane.at_roof_s.length;
-  const drawing = document.createElementNS(SVG, "svg");
-  drawing.setAttribute("viewBox", `0 0 ${count} ${TALL}`);
-  drawing.setAttribute("preserveAspectRatio", "none");
-  drawing.setAttribute("class", "lane");
-  drawing.setAttribute("aria-hidden", "true");
-  drawing.dataset.lane = name;
-  drawing.style.height = `${height}px`;
-  drawing.style.background = causeColour(theme, "idle");
   const tops = new Array(count).fill(0);
   const areas = [];
   for (const cause of CAUSES) {
     const seconds = secondsOf(lane, cause);
     if (cause === "idle" || !seconds?.some((one) => one > 0)) continue;
     for (const [bucket, one] of seconds.entries()) tops[bucket] += (TALL * one) / lane.bucket_s;
-    const area = document.createElementNS(SVG, "path");
-    area.setAttribute("d", outline(tops));
-    area.setAttribute("fill", causeColour(theme, cause));
-    area.dataset.cause = cause;
-    areas.unshift(area);
+    areas.unshift(drawn("path", { d: outline(tops), fill: causeColour(theme, cause), "data-cause": cause }));
   }
-  drawing.append(...areas);
+  const drawing = stretched(count, TALL, { class: "lane", "data-lane": name }, areas);
+  drawing.style.height = `${height}px`;
+  drawing.style.background = causeColour(theme, "idle");
   return drawing;
 }
 
