@@ -40,7 +40,7 @@ def stepped(folder: Path, compiled: set[int], steps: int = 4) -> Recording:
 )
 def test_steps_that_compile_are_warm_up_until_one_does_not(tmp_path: Path, compiled: set[int], steady: list[bool]) -> None:
     recording = stepped(tmp_path, compiled)
-    assert {step.key for step in recording.steps if step.compiled} == compiled
+    assert {step.step for step in recording.steps if step.compiled} == compiled
     assert [step.steady for step in recording.steps] == steady
 
 

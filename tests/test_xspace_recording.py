@@ -96,7 +96,7 @@ def test_the_training_capture_is_busy_for_the_union_of_its_kernels() -> None:
 def test_thirty_steps_with_three_numbers_are_thirty_steps() -> None:
     steps = read(capture("jax_fusion")).steps
     assert [step.number for step in steps] == [4] * 10 + [2] * 10 + [1] * 10
-    assert [step.key for step in steps] == list(range(30))
+    assert [step.step for step in steps] == list(range(30))
     walls = [[step.time_s or 0 for step in steps[first : first + 10]] for first in (0, 10, 20)]
     # The last of each ten lasts until the first of the next, which waits for the host.
     assert [sorted(wall)[5] for wall in walls] == pytest.approx([1.30e-3, 0.80e-3, 0.53e-3], rel=0.02)
