@@ -34,7 +34,7 @@ from roofline.cli.forms.slice_variants import Variant, _described, rank, variant
 from roofline.cli.options.slice_options import chips_and_meshes, function_job, record
 from roofline.errors import UsageError
 from roofline.hlo.price.collectives import network_of
-from roofline.jax.tpu import _refused_kernel, changes, compiling
+from roofline.jax.tpu import _refused_kernel, changes, compiling, lowering
 from roofline.jax.tpu.compiling import Job, mesh_of, options_of
 from roofline.jax.tpu.lowering import Misfit, mesh_axes, placed, replicated
 from roofline.jax.tpu.slices import slice_named
@@ -446,6 +446,22 @@ def test_a_function_for_several_slices_is_compared_as_one_version_each(monkeypat
     assert [*compare._functions(two)] == ["train.py:old", "train.py:new"]
     with pytest.raises(UsageError, match="several slices or meshes are for functions alone"):
         compare._functions(compare.parser().parse_args(["train.py:plan", "before.json", "--chip", "v5e:2x2,v6e:2x2"]))
+
+
+def test_a_function_of_pmap_is_a_jitted_one_over_its_devices() -> None:
+    def step(w: Any, x: Any, rate: Any) -> Any:
+        return w - rate * jax.lax.pmean(jnp.mean(x) * w, "replica")
+
+    mapped = jax.pmap(step, axis_name="replica", in_axes=(0, 0, None), donate_argnums=0)
+    assert lowering.is_mapped(mapped)
+    assert not lowering.is_mapped(jax.jit(step))
+    w, x = (jax.ShapeDtypeStruct((1, *sizes), jnp.float32) for sizes in ((8, 8), (4, 8)))  # one device is here
+    function, (args, _) = lowering.unmapped(mapped, ((w, x, jax.ShapeDtypeStruct((), jnp.float32)), {}))
+    assert specs(args) == [("replica",), ("replica",), ()]
+    found = lowering.exported(function, args, {})
+    assert found.donated == (0,)
+    with pytest.raises(lowering.Misfit, match=r"write jax\.jit\(jax\.shard_map"):
+        lowering.unmapped(jax.pmap(step, axis_name="replica", in_axes=(0, 0, None)), ((w, x, 0.1), {}))
 
 
 def small_step(weights: Any, moments: Any, rate: float, batch: Any) -> Any:

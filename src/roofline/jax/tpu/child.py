@@ -21,7 +21,19 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 from changes import NoEffect, changed, prepare  # type: ignore[import-not-found]
-from lowering import Misfit, Portable, exported, jitted, lowered_again, mesh_axes, placed, replicated, typed_mesh  # type: ignore[import-not-found]
+from lowering import (  # type: ignore[import-not-found]
+    Misfit,
+    Portable,
+    exported,
+    is_mapped,
+    jitted,
+    lowered_again,
+    mesh_axes,
+    placed,
+    replicated,
+    typed_mesh,
+    unmapped,
+)
 
 sys.path.pop(0)
 
@@ -102,6 +114,8 @@ def lowered_for(job: dict[str, Any], topology: Any, answer: dict[str, Any]) -> t
         function, arguments = planned(function(), job["function"])
     if not callable(function):  # lowered already
         return function, dict(job["mesh"] or {})
+    if is_mapped(function):
+        function, arguments = unmapped(function, arguments)
     axes = mesh_axes(arguments, devices, job["mesh"])
     mesh = typed_mesh(slice_mesh(topology, axes), arguments)
     shapes = placed(arguments, mesh, job["batch_args"], job["shard"])

@@ -6,9 +6,11 @@ This needs JAX and the standard library alone: the process that compiles may run
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from types import FunctionType
 from typing import Any, NamedTuple
 
 AXIS = "data"  # the only axis of a mesh that nobody described
+MAPPED = "it is mapped by jax.pmap; write jax.jit(jax.shard_map(step, mesh=…, in_specs=…, out_specs=…))"
 
 
 def _module(name: str) -> Any:
@@ -148,6 +150,36 @@ def replicated(shapes: Any, mesh: Any) -> dict[str, Any]:
         return {}
     largest = max(found, key=lambda array: array[0])
     return {"arrays": len(found), "bytes": sum(array[0] for array in found), "largest": largest[1], "axis": largest[2]}
+
+
+def is_mapped(function: Any) -> bool:
+    """Whether a function is one of `jax.pmap`: it can be lowered, and not traced."""
+    return isinstance(function, FunctionType) and hasattr(function, "lower") and not hasattr(function, "trace")
+
+
+def unmapped(function: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> tuple[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
+    """A function of `jax.pmap` as a jitted one, of arguments that are divided over its devices as it divides them."""
+    jax, sharding = _module("jax"), _module("jax.sharding")
+
+    leaves, structure = jax.tree.flatten(arguments)
+    (call,) = jax.make_jaxpr(function)(*arguments[0], **arguments[1]).jaxpr.eqns or (None,)
+    inner = getattr(call.params.get("jaxpr"), "jaxpr", None) if call is not None else None
+    mapped = next((equation for equation in inner.eqns if "in_specs" in equation.params), None) if inner is not None else None
+    if mapped is None or len(mapped.params["in_specs"]) != len(leaves) or not all(_sizes(leaf) is not None for leaf in leaves):
+        raise Misfit(MAPPED)
+    mesh = mapped.params["mesh"]
+    divided = [
+        jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding.NamedSharding(mesh, spec))
+        for leaf, spec in zip(leaves, mapped.params["in_specs"], strict=True)
+    ]
+
+    def step(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    donated, numbers = call.params.get("donated_invars", ()), jax.tree.unflatten(structure, range(len(leaves)))[0]
+    places = [place for place, argument in enumerate(numbers) if donated and all(donated[leaf] for leaf in jax.tree.leaves(argument))]
+    step.__name__ = getattr(function, "__name__", "step")
+    return jax.jit(step, donate_argnums=places), jax.tree.unflatten(structure, divided)
 
 
 def jitted(function: Callable[..., Any], **options: Any) -> Any:

@@ -2,7 +2,7 @@
 
 A device then has a part of each sum, and devices add up whole results: twice their bytes, or once if each keeps a part of the result. With
 rows divided over these devices instead, they would gather the weights: in training again for the backward pass, and their gradients are
-added up, three exchanges where divided products have two.
+added up, three exchanges where divided products have two. Sums of gradients over devices with other rows of a batch are not among them.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def partial_products(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         return
     trains = any(node.phase == Phase.BACKWARD for node in graph.of(Operator.DOT))
     for kernel, why in graph.fact(exchanges).items():
-        if why.reason != Reason.SUMMED or not (moved := _instead_bytes(graph, why, trains=trains)):
+        if why.reason != Reason.SUMMED or _is_gradient(graph, why) or not (moved := _instead_bytes(graph, why, trains=trains)):
             continue
         keeps_part = why.exchange.kind == "reduce-scatter" or any(use.operator == Operator.SLICE for use in graph.users.get(why.array, ()))
         added = graph.arrays[why.array].bytes * (1 if keeps_part else 2)
@@ -34,6 +34,21 @@ def partial_products(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
             amounts = {resource: amount * share if resource.is_link else amount for resource, amount in cost.amounts}
             facts = {"bytes": graph.arrays[why.array].bytes, "moved": moved}
             yield kernel, Avoidable(kind=KIND, instead=Cost.of(amounts), facts=facts)
+
+
+def _is_gradient(graph: Graph, why: Why) -> bool:
+    """Whether what is added up is the gradient of a weight: nothing multiplies it, and each device has other rows of the batch."""
+    if why.maker is None or why.maker.phase != Phase.BACKWARD:
+        return False
+    seen, waiting = set[int](), [why.array]
+    while waiting:
+        array = waiting.pop()
+        seen.add(array)
+        users = graph.users.get(array, ())
+        if any(user.operator == Operator.DOT for user in users):
+            return False
+        waiting += {given for user in users for given in user.gives} - seen
+    return True
 
 
 def _instead_bytes(graph: Graph, why: Why, *, trains: bool) -> float:

@@ -57,6 +57,13 @@ def halo() -> Plan:
     return lambda x: x + jnp.roll(x, 1, 0), (shape(65536, 4096, spec=("fsdp", None)),)
 
 
+def few_rows() -> Plan:
+    def step(w: jax.Array, x: jax.Array) -> jax.Array:
+        return w - jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+
+    return step, (shape(2048, 2048), shape(512, 2048, spec=("fsdp", None)))
+
+
 def healthy() -> Plan:
     weights = shape(4096, 4096)
     return lambda x, w, v: divided(jax.nn.gelu(x @ w) @ v, "fsdp", None), (shape(16384, 4096, spec=("fsdp", None)), weights, weights)
