@@ -139,6 +139,29 @@ def test_an_argument_and_its_next_value_have_one_shape_over_all_devices() -> Non
     assert owners == {True: {"whole": "inputs", "divided": "state"}, False: {"whole": "state", "divided": "inputs"}}
 
 
+def test_what_a_decoder_is_multiplied_by_are_weights_and_its_cache_is_state() -> None:
+    memory = peak_memory(
+        module(
+            """
+        w = f32[256,256] parameter(0), metadata={op_name="params"}
+        cache = f32[8,256] parameter(1), metadata={op_name="cache"}
+        x = f32[8,256] parameter(2), metadata={op_name="x"}
+        h = f32[8,256] sine(x), metadata={op_name="jit(f)/sin"}
+        y = f32[8,256] dot(h, w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="jit(f)/dot_general"}
+        kept = f32[8,256] add(cache, y), metadata={op_name="jit(f)/add"}
+        ROOT out = (f32[8,256], f32[8,256]) tuple(kept, y)""",
+            ", is_scheduled=true, input_output_alias={ {0}: (1, {}, may-alias) }",
+        ),
+        "tpu",
+    )
+    assert memory
+    assert {row.owner: row.bytes for row in memory.owners if row.owner in ("weights", "state", "inputs")} == {
+        "weights": 256 * KB,
+        "state": 8 * KB,
+        "inputs": 8 * KB,
+    }
+
+
 PARTITIONED = {True: "{devices=[4]<=[4]}", False: "{replicated}"}
 
 

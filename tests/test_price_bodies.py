@@ -109,6 +109,32 @@ def test_updates_one_on_another_and_beside_other_results() -> None:
     assert fused(body, f"({cache}, f32[1,64]{{1,0}})", cache, "f32[1,64]{1,0}", "s32[]").cost["hbm"] == 4 * 256 + 4
 
 
+def test_an_update_in_place_through_a_change_of_packing_changes_a_part_alone() -> None:
+    # TPUs unpack 16-bit elements of the whole array by a fusion inside the kernel, which runs on what is changed
+    text = """HloModule m, is_scheduled=true
+unpack {
+  a = bf16[16,1024]{1,0:T(16,128)(2,1)} parameter(0)
+  ROOT b = bf16[16,1024]{1,0:T(8,128)(2,1)} copy(a)
+}
+body {
+  stack = bf16[16,1024]{1,0:T(16,128)(2,1)} parameter(0)
+  row = bf16[1,1024]{1,0} parameter(1)
+  at = s32[] parameter(2)
+  whole = bf16[16,1024]{1,0:T(8,128)(2,1)} fusion(stack), kind=kLoop, calls=unpack
+  zero = s32[] constant(0)
+  ROOT new = bf16[16,1024]{1,0:T(16,128)(2,1)} dynamic-update-slice(whole, row, at, zero)
+}
+ENTRY main {
+  stack = bf16[16,1024]{1,0:T(16,128)(2,1)} parameter(0)
+  row = bf16[1,1024]{1,0} parameter(1)
+  at = s32[] parameter(2)
+  ROOT out = bf16[16,1024]{1,0:T(16,128)(2,1)} fusion(stack, row, at), kind=kLoop, calls=body
+}"""
+    module = parse(text)
+    moved = Pricer(module, "tpu", None).price(Site(module, module.entry_computation, module.entry_computation[3], "tpu")).cost.known("hbm")
+    assert 2 * 2 * 1024 <= moved < 16 * 1024 * 2  # the row read and written, not the stack
+
+
 def test_a_scatter_in_place() -> None:
     text = program_text("price_bodies/a_scatter_in_place.hlo", ADD=ADD)
     module = parse(text)

@@ -80,7 +80,7 @@ class MemorySpace(Struct, frozen=True, kw_only=True):
 
     ``peak_bytes`` is ``arrays_bytes``, of the arrays that live there, and ``scoped_bytes``: windows, scratch and spilled registers of the
     kernel ``at`` that runs then. ``largest`` are the largest arrays. Without the compiler's buffer assignment that is what is live at once:
-    gaps between arrays come on top.
+    gaps between arrays come on top. With it ``arrays_bytes`` is the most that arrays ever take, where kernels use part of it between them.
     """
 
     space: str

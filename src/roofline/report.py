@@ -281,11 +281,11 @@ class LaneInfo(Struct, frozen=True, kw_only=True):
 class CollectiveInfo(Row, frozen=True, kw_only=True):
     """A collective of a program that was divided between devices, by the id of its op, and why it is there.
 
-    ``axes`` are those of the mesh that its groups of ``devices`` span, ``bytes`` those of the array that it gives, each time of its
+    ``axes`` are those of the mesh that its groups of ``devices`` span, ``bytes`` those of the arrays that it gives, each time of its
     ``count``. ``time_s`` is how long it is in flight in all, ``exposed_s`` the part of that which nothing hides. ``reason`` is ``argument``
     (divided, but needed whole), ``table`` (the same, to look up rows of it), ``rows`` (of a divided table), ``value`` (a computed array),
-    ``summed`` (a product sums over a divided dimension), ``gradient`` (of a part of the batch), ``reduced``, ``resharded`` (divided in
-    another way), ``windowed`` (a product in parts), ``neighbours`` or ``unknown``; ``array`` names the argument.
+    ``summed`` (a product sums over a divided dimension), ``gradient`` (of a part of the batch), ``reduced``, ``written`` (by the author),
+    ``resharded`` (divided in another way), ``windowed`` (a product in parts), ``neighbours`` or ``unknown``; ``array`` names the argument.
     """
 
     op: int

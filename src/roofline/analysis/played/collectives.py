@@ -21,6 +21,7 @@ WHY: Mapping[Reason, str] = {
     Reason.SUMMED: "{maker} sums over a dimension that is divided over {axes}",
     Reason.GRADIENT: "each device along {axes} has the gradient of its own part of the batch, by {maker}",
     Reason.REDUCED: "{maker} reduces elements that are divided over {axes}",
+    Reason.WRITTEN: "the program itself exchanges parts over {axes}, between {maker} and {use}",
     Reason.RESHARDED: "{maker} and {use} divide the array over {axes} in different ways",
     Reason.WINDOWED: "{use} is computed in parts, while an operand goes round {axes}",
     Reason.NEIGHBOURS: "{use} needs a part of what the next device along {axes} has",
@@ -56,7 +57,7 @@ def _info(graph: Graph, why: Why, op: OpInfo, mesh: Mapping[str, int]) -> Collec
         axes=axes,
         devices=prod(size for _, size in why.exchange.along or ()),
         count=op.count,
-        bytes=graph.arrays[why.array].bytes,
+        bytes=sum(graph.arrays[array].bytes for array in why.every),
         time_s=op.time_s,
         exposed_s=None if op.time_s is None else op.exposed_s,
         reason=why.reason.value,
@@ -71,7 +72,8 @@ def _sentence(graph: Graph, why: Why, axes: Sequence[str]) -> str:
     sentence = WHY[why.reason].format(
         array=array, axes=" and ".join(axes) or "the devices", maker=_operator(why.maker), use=_operator(why.use)
     )
-    return sentence + (PADDED if why.padded else "")
+    several = f"; {len(why.every):,} arrays at once, of which this is the largest" if len(why.every) > 1 else ""
+    return sentence + several + (PADDED if why.padded else "")
 
 
 def _operator(node: Node | None) -> str:

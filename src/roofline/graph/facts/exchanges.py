@@ -32,6 +32,7 @@ class Reason(StrEnum):
     SUMMED = "summed"  # a product sums over a dimension that is divided
     GRADIENT = "gradient"  # each device has the gradients of a part of the batch
     REDUCED = "reduced"  # a sum, a maximum, … of elements that are divided
+    WRITTEN = "written"  # the author exchanges it, as experts do
     RESHARDED = "resharded"  # an array is divided in one way where it is made, and in another where it is used
     WINDOWED = "windowed"  # a product is computed in parts, while its operand goes round
     NEIGHBOURS = "neighbours"  # a part of an array is needed by the next device
@@ -39,9 +40,9 @@ class Reason(StrEnum):
 
 
 class Why(Struct, frozen=True):
-    """Why a kernel exchanges an array: the number of that, of the argument that it is or is a part of, if any, the operator that makes it
-    and the one that it is for, and the first of its uses. With ``padded``, all devices add up arrays
-    that are zero but for their own part.
+    """Why a kernel exchanges an array, the largest of ``every`` that it exchanges at once: the number of that, of the argument that it is
+    or is a part of, if any, the operator that makes it and the one that it is for, and the first of its uses. With ``padded``, all devices
+    add up arrays that are zero but for their own part.
     """
 
     reason: Reason
@@ -52,6 +53,7 @@ class Why(Struct, frozen=True):
     use: Node | None = None
     uses: tuple[Node, ...] = ()
     padded: bool = False
+    every: tuple[int, ...] = ()
 
 
 def exchanges(graph: Graph) -> dict[int, Why]:
@@ -108,7 +110,7 @@ def _why(graph: Graph, node: Node, group: list[Node]) -> Why:
         reason, maker = _reduced(graph, maker, node.phase)
         if maker is not None and reason == Reason.ROWS:
             argument = argument_of(graph, maker.takes[0])
-    return Why(reason, exchange, given, argument, maker, use, tuple([user for user, _ in uses]), padded)
+    return Why(reason, exchange, given, argument, maker, use, tuple([user for user, _ in uses]), padded, node.gives[: len(node.takes)])
 
 
 def _source(graph: Graph, array: int) -> tuple[int, float]:
@@ -213,14 +215,16 @@ def _reduced(graph: Graph, maker: Node | None, phase: Phase) -> tuple[Reason, No
 def _moved(graph: Graph, node: Node, uses: list[tuple[Node, int]]) -> Reason:
     """Why an array goes to other devices as it is."""
     assert isinstance(node.params, Exchange)
+    author = graph.operations.get(node.operation)
+    moved = Reason.WRITTEN if author is not None and author.operator == Operator.COLLECTIVE else Reason.RESHARDED
     if not node.params.kind.startswith("collective-permute"):
-        return Reason.RESHARDED
+        return moved
     whole, _ = _source(graph, node.takes[0])
     here = [use for use, _ in _uses(graph, [whole])]
     goes_round = any(use.operator == Operator.DOT for use in here) and any(use.operator == Operator.DOT for use, _ in uses)
     if goes_round or any(_adds_product(graph, use) for use, _ in uses):
         return Reason.WINDOWED
-    return Reason.NEIGHBOURS if graph.arrays[node.gives[0]].elements < graph.arrays[whole].elements else Reason.RESHARDED
+    return Reason.NEIGHBOURS if graph.arrays[node.gives[0]].elements < graph.arrays[whole].elements else moved
 
 
 def _adds_product(graph: Graph, node: Node) -> bool:

@@ -21,6 +21,8 @@ _WRITTEN = {  # by the last part of a name
     "transpose": Operator.TRANSPOSE,
     "while": Operator.LOOP,
     "fft": Operator.FOURIER,
+    "all_to_all": Operator.COLLECTIVE,
+    "ppermute": Operator.COLLECTIVE,
     "cholesky": Operator.FACTOR,
     "triangular_solve": Operator.SOLVE,
     **dict.fromkeys(("geqrf", "householder_product", "qr", "lu", "eigh", "svd"), Operator.DECOMPOSE),

@@ -1,6 +1,7 @@
 """What the arrays of a program are for, from who makes and uses them.
 
-weights      arguments that come back as results, on which a result depends that is no argument's, such as the loss
+weights      arguments that come back as results, on which a result depends that is no argument's, such as the loss; without a backward
+             pass those that others are multiplied by, and what comes back is state, such as a cache
 optimizer    arguments that come back, on which only results depend that are arguments' too: moments
 inputs       other arguments: a batch
 activations  stacks that a loop writes part by part, and another loop reads, and what the forward pass makes and the backward pass uses
@@ -16,6 +17,8 @@ from ..ir.scopes import direction
 from ..ir.shapes import Shape
 from ..ir.shardings import parse_sharding, parts_of, ways
 from ..price.collectives import COLLECTIVES
+from ..scaling.growth import Program
+from ..scaling.inputs import inputs_of
 
 WEIGHTS, OPTIMIZER, STATE, INPUTS = "weights", "optimizer", "state", "inputs"
 ACTIVATIONS, GRADIENTS, EXCHANGED = "activations", "gradients", "collectives"
@@ -84,8 +87,10 @@ def _arguments(module: HloModule) -> dict[str, str]:
     results = list(root.operands) if root.opcode == "tuple" else [entry.root]
     parameters = dict(enumerate(entry.parameters))
     returned = {alias.parameter: alias.output[0] for alias in module.aliases if len(alias.output) == 1 and not alias.index}
-    free = {number: index for number, index in parameters.items() if number not in returned}
-    returned |= _alike(module, free, results, returned.values())
+    served = None if _trains(module) else {argument.key[1] for argument in inputs_of(Program(module)) if argument.is_weight}
+    if served is None:
+        free = {number: index for number, index in parameters.items() if number not in returned}
+        returned |= _alike(module, free, results, returned.values())
     others = [result for place, result in enumerate(results) if place not in returned.values()]
     needed = _reached(module, entry, others)
     stacks = {}
@@ -93,10 +98,18 @@ def _arguments(module: HloModule) -> dict[str, str]:
         kind = INPUTS
         if number in returned:
             kind = STATE
-        if number in returned and others:
+        elif served is not None and index in served:
+            kind = WEIGHTS
+        if number in returned and others and served is None:
             kind = WEIGHTS if index in needed else OPTIMIZER
         stacks[entry[index].name] = kind
     return stacks
+
+
+def _trains(module: HloModule) -> bool:
+    """Whether a program may have a backward pass: it has one, or its instructions have no names that would tell."""
+    names = [instruction.op_name for instruction in module.instructions if "/" in instruction.op_name]
+    return not names or any(direction(name) == "backward" for name in names)
 
 
 def _alike(module: HloModule, parameters: Mapping[int, int], results: Sequence[int], taken: Collection[int]) -> dict[int, int]:

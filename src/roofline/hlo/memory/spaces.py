@@ -36,11 +36,12 @@ def _peak(module: HloModule, name: str, numbers: frozenset[int], allocations: Se
     inner = [
         (module.computations[live.computation][live.value.index], live.value) for live in peak.live if id(live.value) not in throughout
     ]
-    arrays = assigned or sum(value.bytes for value in throughout.values()) + peak.bytes - peak.scoped
+    live = sum(value.bytes for value in throughout.values()) + peak.bytes
+    arrays = assigned or live - peak.scoped
     buffers: list[LiveBuffer] = [buffer_of("temporary", maker, value.shape, value.bytes) for maker, value in (*outer, *inner)]
     return MemorySpace(
         space=name,
-        peak_bytes=arrays + peak.scoped,
+        peak_bytes=max(arrays, live),  # what kernels use besides is where no array is at that time
         arrays_bytes=arrays,
         scoped_bytes=peak.scoped,
         at=peak.at.name if peak.at is not None else "",

@@ -167,7 +167,7 @@ def fused_kernel(bodies: Bodies, site: Site, without: Container[int] = ()) -> Ke
     for path, leaf in results(body):
         if source(body, leaf, ())[0] in without:
             continue
-        chain = in_place_updates(body, leaf)
+        chain = in_place_updates(body, leaf, bodies.module)
         if not chain:
             wanted[path] = WHOLE
             traffic.write(part_of(instruction.shape, path))
@@ -176,7 +176,7 @@ def fused_kernel(bodies: Bodies, site: Site, without: Container[int] = ()) -> Ke
     operands = dict(zip(body.parameters, instruction.operands, strict=False))
     for index in in_place:
         for target, changed, reads in _changes(site.module, body, body[index]):
-            operand = operands[_base(body, target)]
+            operand = operands[_base(body, target, bodies.module)]
             traffic.write(site.computation[operand].shape, changed)
             if reads:
                 traffic.read(site.computation, operand, (), loosely(changed))
@@ -202,29 +202,40 @@ def results(body: Computation) -> list[tuple[Path, int]]:
     return [((), body.root)]
 
 
-def _seen_through(body: Computation, index: int) -> int:
-    while body[index].opcode == "bitcast" and body[index].operands:
+def _seen_through(body: Computation, index: int, module: HloModule | None) -> int:
+    while body[index].operands and (body[index].opcode == "bitcast" or (module is not None and _only_copies(module, body[index]))):
         index = body[index].operands[0]
     return index
 
 
-def _base(body: Computation, index: int) -> int:
+def _only_copies(module: HloModule, instruction: Instruction) -> bool:
+    """Whether a fusion inside another only changes how elements are packed in registers, as TPUs do with 16-bit ones."""
+    if instruction.opcode != "fusion" or len(instruction.operands) != 1 or not instruction.calls:
+        return False
+    inner = module.computations[instruction.calls[0].computation]
+    return all(part.opcode in ("parameter", "copy", "bitcast") and part.shape.dims == instruction.shape.dims for part in inner)
+
+
+def _base(body: Computation, index: int, module: HloModule | None = None) -> int:
     """The instruction whose memory a chain of updates writes to."""
-    index = _seen_through(body, index)
+    index = _seen_through(body, index, module)
     while targets := updated(body[index]):
-        index = _seen_through(body, targets[0])
+        index = _seen_through(body, targets[0], module)
     return index
 
 
-def in_place_updates(body: Computation, index: int) -> tuple[int, ...]:
-    """The chain of updates that changes a parameter in place to make a result; empty if the result is a new array."""
+def in_place_updates(body: Computation, index: int, module: HloModule | None = None) -> tuple[int, ...]:
+    """The chain of updates that changes a parameter in place to make a result; empty if the result is a new array.
+
+    In a ``module`` that is compiled fusions inside the body may be between.
+    """
     chain = []
-    index = _seen_through(body, index)
+    index = _seen_through(body, index, module)
     while targets := updated(body[index]):
         chain.append(index)
-        if not all(body[_base(body, target)].opcode == "parameter" for target in targets):
+        if not all(body[_base(body, target, module)].opcode == "parameter" for target in targets):
             return ()
-        index = _seen_through(body, targets[0])
+        index = _seen_through(body, targets[0], module)
     return tuple(chain)
 
 

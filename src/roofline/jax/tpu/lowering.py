@@ -162,8 +162,8 @@ def unmapped(function: Any, arguments: tuple[tuple[Any, ...], dict[str, Any]]) -
     jax, sharding = _module("jax"), _module("jax.sharding")
 
     leaves, structure = jax.tree.flatten(arguments)
-    (call,) = jax.make_jaxpr(function)(*arguments[0], **arguments[1]).jaxpr.eqns or (None,)
-    inner = getattr(call.params.get("jaxpr"), "jaxpr", None) if call is not None else None
+    call = jax.make_jaxpr(function)(*arguments[0], **arguments[1]).jaxpr.eqns[0]
+    inner = getattr(call.params.get("jaxpr"), "jaxpr", None)
     mapped = next((equation for equation in inner.eqns if "in_specs" in equation.params), None) if inner is not None else None
     if mapped is None or len(mapped.params["in_specs"]) != len(leaves) or not all(_sizes(leaf) is not None for leaf in leaves):
         raise Misfit(MAPPED)
