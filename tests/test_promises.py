@@ -52,6 +52,21 @@ def test_the_only_finding_that_is_gone_brought_the_whole_change() -> None:
     assert found.error == pytest.approx(66 / 70 - 1)
 
 
+def test_what_the_device_works_is_left_when_it_no_longer_waits() -> None:
+    before, after = report(0.1, finding("idle-dispatch", 0.07), finding("idle-input", 0.02), finding("unfused-chain", 0.015)), report(0.006)
+    before = replace(before, points=(replace(before.points[0], busy_s=0.02),))
+    assert kept(before, after).promised_s == pytest.approx(0.005)  # of 20 ms of work 15 go; 100 - 70 - 20 - 15 ms is no time
+
+
+def test_steps_of_other_work_are_not_compared() -> None:
+    before, after = (
+        replace(one, points=(replace(one.points[0], flops=flops),))
+        for one, flops in ((report(0.1, finding("padding", 0.04)), 1e9), (report(0.2), 3e9))
+    )
+    assert promises_kept(before, after) is None
+    assert any("3 times the FLOP" in note for note in compare(before, after).notes)
+
+
 @pytest.mark.parametrize(
     ("kind", "unprofiled_s", "promised_s", "after_s"),
     [

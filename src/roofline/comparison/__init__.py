@@ -25,7 +25,7 @@ from ..resource import HBM
 from ..units import percent, plain, show, signed_percent
 from ..workload import NO_COVERAGE
 from .matching import CATEGORY, Match, formats, in_other_format, matched_ops
-from .promises import promises_kept
+from .promises import more_work, promises_kept
 from .runs import FIGURES, TIMES, amounts_of, change_of, changes_between, counted
 from .values import (
     MINIMUM,
@@ -64,6 +64,8 @@ def compare(before: Version, after: Version, files: tuple[str, str] = ("before",
     was, now = (side[place] for side, place in zip(sides, places, strict=True))
     promises = promises_kept(was, now, files)
     notes = _machine_notes(was.machine, now.machine)
+    if times := more_work(was, now):
+        notes.append(f"a step after has {times:.3g} times the FLOP of one before: they are not the same steps, so no promise is compared")
     steps = [sum(step.complete for step in report.steps) for report in (was, now)]
     if _is_run(was) != _is_run(now) and _is_program(was) | _is_program(now):
         sides = [[_untimed(report) if _is_run(report) else report for report in side] for side in sides]

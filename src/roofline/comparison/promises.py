@@ -26,6 +26,7 @@ KERNELS = frozenset((*CAUSES, "products"))  # kinds of findings about what binds
 # recorded with and without the fault (`benchmarks/faults/README.md`, by split-conformal): 24 of work on the device, 14 of idle time.
 ARRIVES, ARRIVES_IDLE = (0.74, 1.35), (0.63, 1.59)
 REPEATS = 0.03  # of the time: by how much the next recording of an unchanged program differs, as in what-ifs
+MORE_WORK = 2.0  # times the FLOP of a step before: steps of more are not the same, such as a token and a whole text (a choice)
 LEAST = 0.01  # of the time: smaller savings are no promise (a choice)
 
 
@@ -98,6 +99,8 @@ def promises_kept(before: Report, after: Report, files: tuple[str, str] = ("befo
     was, now = before.main_point, after.main_point
     if was is None or now is None or was.scope != now.scope or not was.time_s or not now.time_s or before.predicted or after.predicted:
         return None
+    if more_work(before, after):
+        return None
     is_step, unprofiled = was.scope == "average", bool(was.unprofiled_s and now.unprofiled_s)
     before_s, after_s = (_without_profiler(point) if unprofiled else point.time_s or 0.0 for point in (was, now))
     shrunk = before_s / was.time_s if before.machine.kind == "cpu" else 1.0
@@ -110,7 +113,9 @@ def promises_kept(before: Report, after: Report, files: tuple[str, str] = ("befo
     arrived_s = before_s - after_s
     if len(gone) == 1:
         found = [msgspec.structs.replace(one, arrived_s=arrived_s) if one is gone[0] else one for one in found]
-    saved_s = min(shrunk * sum(one.promised_s for one in gone), before_s)
+    worked_s = sum(one.promised_s for one in gone if not one.kind.startswith(IDLE))
+    busy_s = shrunk * max((was.busy_s or 0.0) - worked_s, 0.0)  # what the device still works, however little it waits
+    saved_s = min(shrunk * sum(one.promised_s for one in gone), max(before_s - busy_s, 0.0))
     low_s, high_s = _interval(gone, saved_s, shrunk, REPEATS * before_s)
     return Kept(
         files=files,
@@ -124,6 +129,14 @@ def promises_kept(before: Report, after: Report, files: tuple[str, str] = ("befo
         findings=tuple(found),
         unprofiled=unprofiled,
     )
+
+
+def more_work(before: Report, after: Report) -> float:
+    """How many times the FLOP of a step before one after has, if that is far more: no advised change adds as much; else 0."""
+    was, now = before.main_point, after.main_point
+    if was is None or now is None or was.scope != "average" or not was.flops or not now.flops:
+        return 0.0
+    return now.flops / was.flops if now.flops > MORE_WORK * was.flops else 0.0
 
 
 def _without_profiler(point: Point) -> float:
