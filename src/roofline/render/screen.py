@@ -6,6 +6,7 @@ It fits a terminal of 100 columns and 28 lines; ``details`` adds the whole sente
 import re
 from collections.abc import Sequence
 
+from ..causes import COMMUNICATION
 from ..grouping import GroupTable
 from ..grouping.folding import TableRows, by_loss, table_rows
 from ..machine import LATENCY
@@ -168,23 +169,28 @@ def is_fine(finding: Finding) -> bool:
 
 def fine_line(report: Report) -> str:
     """Kinds of ops that cannot run faster on this chip, in one line, and what helps: fewer kernels where launches take the time, other
-    shapes where theirs keep them far from the roofline.
+    shapes where theirs keep them far from the roofline, other work beside exchanges.
     """
     fine = [finding for finding in report.findings if is_fine(finding)]
     if not fine:
         return ""
     ops = {op.id: op for op in report.ops}
     whole = sum(op.weight_s for op in report.ops)
-    near, far, small = list[str](), list[str](), list[str]()
+    near, far, small, exchanged = list[str](), list[str](), list[str](), list[str]()
     for finding in fine:
         about = [ops[id] for id in finding.ops if id in ops]
         spent = sum(op.weight_s for op in about)
         if spent > FINE * whole:
             took = sum(op.time_s or 0.0 for op in about) or spent  # longer than what was spent where ops overlap
             reached = sum(op.floor_s or 0.0 for op in about) / took
-            kinds = small if finding.kind == LATENCY else far if reached < FAR else near
+            kinds = {LATENCY: small, COMMUNICATION: exchanged}.get(finding.kind, far if reached < FAR else near)
             kinds.append(f"{finding.title.removeprefix('the ')} ({percent(spent / whole)} of time, at {percent(reached)} of roof)")
-    lines = [("Only less work helps", near), ("Only less work or other shapes help", far), ("Only fewer launches help", small)]
+    lines = [
+        ("Only less work helps", near),
+        ("Only less work or other shapes help", far),
+        ("Only fewer launches help", small),
+        ("Only fewer bytes or other work beside it help", exchanged),
+    ]
     return " ".join(f"{what} {' and '.join(kinds)}." for what, kinds in lines if kinds)
 
 

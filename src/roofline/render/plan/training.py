@@ -256,8 +256,18 @@ def comparison(plans: Plans, number: int, other: int, paper: Paper = PLAIN) -> s
     verdict = f"Plan {other} takes {percent(second.step_s / first.step_s)} of the time of plan {number}"
     if abs(second.step_s / first.step_s - 1) < 0.05:
         verdict += ": too close to tell apart"
-    titles = (f"{number}: {first.name}", f"{other}: {second.name}")
+    titles = [f"{rank}: {plan.name}{_apart(plan, against)}" for rank, plan, against in ((number, first, second), (other, second, first))]
     return "\n".join([subject(plans), "", table(("", *titles, "difference"), rows, paper), "", f"{verdict}."])
+
+
+def _apart(plan: Plan, other: Plan) -> str:
+    """What tells a plan from another one beside its mesh."""
+    parts = [
+        f"microbatch {plan.microbatch:g}" if plan.microbatch != other.microbatch else "",
+        plan.format if plan.format != other.format else "",
+        f"recompute {plan.recompute}" if plan.recompute != other.recompute else "",
+    ]
+    return "".join(f", {part}" for part in parts if part)
 
 
 def _difference(amount: float, dimension: str) -> str:
