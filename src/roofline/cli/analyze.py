@@ -45,7 +45,7 @@ GROUPS = tuple("program" if key == "module" else key for key in (*KEYS, *PLACES,
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "analyze",
         "Compare a profile, program or op table with a chip's limits: bounds, roofline efficiency, what to do next.\n"
         "Reads profiles (.xplane.pb files, run folders, TensorBoard log folders), PyTorch profiler traces (trace.json.gz, folders of\n"
@@ -54,20 +54,20 @@ def parser() -> Parser:
         "status 3 if it does not fit.",
         "roofline analyze run/host.xplane.pb --json report.json -o roofline.svg",
     )
-    made.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")
-    screen_options(made)
-    made.add_argument("--fusion", action="store_true", help="what the compiler left unfused in a program, why, and what that costs")
-    input_options(made)
-    read_options(made, salvage=True)
-    table_options(made)
-    program_options(made)
-    slice_options(made)
-    machine_options(made)
-    correction_options(made)
-    output_options(made, page=True)
-    anonymize_options(made)
-    chart_options(made)
-    return made
+    command.add_argument("path", nargs="+", metavar="PATH", help="file, folder or URL (gs://…); the format is detected from the content")
+    screen_options(command)
+    command.add_argument("--fusion", action="store_true", help="what the compiler left unfused in a program, why, and what that costs")
+    input_options(command)
+    read_options(command, salvage=True)
+    table_options(command)
+    program_options(command)
+    slice_options(command)
+    machine_options(command)
+    correction_options(command)
+    output_options(command, page=True)
+    anonymize_options(command)
+    chart_options(command)
+    return command
 
 
 def input_options(made: argparse.ArgumentParser) -> None:

@@ -20,27 +20,27 @@ DEFAULT = "h200"
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "blocks",
         "Which block sizes, warps and stages a Triton or Pallas kernel should have on a chip: each configuration is compiled here, "
         "without the device, and its time predicted from what the compiler says; ranked, with what limits each, or why it cannot run.",
         "roofline blocks kernels:matmul_case --chip h200",
     )
-    made.add_argument(
+    command.add_argument(
         "case",
         metavar="MODULE:CASE",
         help="a function that returns the kernel, its arguments, the grid and the space: the arguments of rl.blocks",
     )
-    made.add_argument("--chip", metavar="NAME", help=f"chip name (default: the case's, else {DEFAULT})")
-    made.add_argument(
+    command.add_argument("--chip", metavar="NAME", help=f"chip name (default: the case's, else {DEFAULT})")
+    command.add_argument(
         "--space",
         action="append",
         default=[],
         metavar="NAME=VALUE,…",
         help="values to try instead of the case's: --space BM=64,128 --space num_warps=4,8",
     )
-    made.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"configurations to list (default {TOP})")
-    made.add_argument(
+    command.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"configurations to list (default {TOP})")
+    command.add_argument(
         "--explain",
         type=at_least(1),
         nargs="?",
@@ -48,12 +48,12 @@ def parser() -> Parser:
         metavar="RANK",
         help="where the cycles of a configuration go, line by line of the source (default: of the best)",
     )
-    made.add_argument(
+    command.add_argument(
         "--measure", type=at_least(1), default=0, metavar="N", help="time the best N on the GPU of this machine, beside the predicted times"
     )
-    output_options(made, figure=False)
-    made.add_argument("-o", "--output", type=page_name, metavar="FILE.html", help="write a page: every configuration on the roofline")
-    return made
+    output_options(command, figure=False)
+    command.add_argument("-o", "--output", type=page_name, metavar="FILE.html", help="write a page: every configuration on the roofline")
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -50,7 +50,7 @@ FITS = "no out-of-memory"  # a condition of every function that is compiled
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "check",
         "Check a profile, program or function against a budget: conditions that must all hold. Exit status 0 if they do, 3 if one is\n"
         "broken (one line each), 2 if one cannot be decided (no measured times, no baseline).\n"
@@ -61,24 +61,24 @@ def parser() -> Parser:
         "  roofline check train.py:plan --chip v6e:4x4 --require 'step < 800 ms' --require 'peak memory < 30 GB'\n"
         "  roofline check program.hlo --require 'hbm of layer*/attn <= 1.1x baseline' --baseline baseline.json",
     )
-    made.add_argument("input", metavar="INPUT", help="profile, trace, program, table or report; or MODULE:FUNCTION with --args")
-    made.add_argument("--budget", metavar="FILE", help='TOML file with require = ["step < 30 ms", …] and optionally baseline = "FILE"')
-    made.add_argument(
+    command.add_argument("input", metavar="INPUT", help="profile, trace, program, table or report; or MODULE:FUNCTION with --args")
+    command.add_argument("--budget", metavar="FILE", help='TOML file with require = ["step < 30 ms", …] and optionally baseline = "FILE"')
+    command.add_argument(
         "--require", action="append", default=[], metavar="CONDITION", help="a condition: 'peak memory < 70 GB'; may be repeated"
     )
     compared = "baseline or earlier report to compare with, as in 'flops == baseline' and 'time +5%%' (default: that of --budget)"
-    made.add_argument("--baseline", metavar="FILE", help=compared)
-    made.add_argument("--update", action="store_true", help="write the baseline from this input, then check")
-    function = made.add_argument_group("functions")
+    command.add_argument("--baseline", metavar="FILE", help=compared)
+    command.add_argument("--update", action="store_true", help="write the baseline from this input, then check")
+    function = command.add_argument_group("functions")
     function.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096]")
     function.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of arguments without one (default bf16)")
     function.add_argument("--framework", choices=FRAMEWORKS, help="framework of the function (default: the one that its module imports)")
-    compilation_options(made, [value for value in COMPILATION if value.name != MAKE_IT_FIT], function)
-    throughput_options(made)
-    read_options(made)
-    machine_options(made)
-    output_options(made, figure=False)
-    return made
+    compilation_options(command, [value for value in COMPILATION if value.name != MAKE_IT_FIT], function)
+    throughput_options(command)
+    read_options(command)
+    machine_options(command)
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

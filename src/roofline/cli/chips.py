@@ -33,7 +33,7 @@ DRAWN = 0.01  # of its rate: the mark of an operation on a roof may be off by th
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "chips",
         "List all chips, show some in full, compare several, by their figures or by operations on them; measure this computer or check a\n"
         "machine file: roofline chips measure, roofline chips lint FILE, roofline chips demo.",
@@ -41,20 +41,20 @@ def parser() -> Parser:
         "  roofline chips --compare v7x:fp8,v7x,v6e 'matmul 8192 8192 8192' 'layernorm 65536 4096'\n"
         "  roofline chips lint my_chip.toml\n  roofline chips measure --quick",
     )
-    made.add_argument(
+    command.add_argument(
         "name",
         nargs="*",
         metavar="NAME|FILE|OP",
         help="show these chips in full, with the source of every figure; local is this computer. With --compare: an operation as for "
         "roofline op, in quotes ('matmul 8192 8192 8192 --weights int8'), whose rate, share of peak and bound on each chip are shown",
     )
-    made.add_argument(
+    command.add_argument(
         "--compare", metavar="A,B,…", help="show several side by side; NAME:fp8 takes matrix work at the fp8 peak of that chip"
     )
-    made.add_argument("--lint", metavar="FILE", action="append", help=argparse.SUPPRESS)
-    made.add_argument("--lint-all", action="store_true", help=argparse.SUPPRESS)
-    output_options(made)
-    return made
+    command.add_argument("--lint", metavar="FILE", action="append", help=argparse.SUPPRESS)
+    command.add_argument("--lint-all", action="store_true", help=argparse.SUPPRESS)
+    output_options(command)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -54,7 +54,7 @@ from .reading import opened, read_options
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "compare",
         "Compare two reports op by op: what got faster, what got slower, what is new. More than two are a trend.\n"
         "Each is a JSON report of roofline, or any file or folder that analyze reads (analyzed for --chip). Programs and formulas without\n"
@@ -65,9 +65,9 @@ def parser() -> Parser:
         "  roofline compare train.py:plan --chip v6e:4x4 --compile mesh=fsdp=16/fsdp=4,tensor=4\n"
         "  roofline compare before*.json after*.json --runs 3,5 --require 'step +3%'",
     )
-    made.add_argument("files", metavar="FILE", nargs="+", help="reports, profiles, programs or tables: before, after, and later ones")
-    made.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
-    made.add_argument(
+    command.add_argument("files", metavar="FILE", nargs="+", help="reports, profiles, programs or tables: before, after, and later ones")
+    command.add_argument("--top", type=at_least(0), default=20, metavar="N", help="ops to show in the table (default 20)")
+    command.add_argument(
         "--require",
         action="append",
         default=[],
@@ -75,25 +75,25 @@ def parser() -> Parser:
         help="condition of roofline check on the last report, with the first as its baseline: 'time +5%%, hbm +2%%, mfu -1%%' (time per "
         "step, else of the run), 'no above-roof'; may be repeated",
     )
-    former(made, "--fail-on", option="--require", becomes="{}")
-    made.add_argument(
+    former(command, "--fail-on", option="--require", becomes="{}")
+    command.add_argument(
         "--runs",
         metavar="N",
         type=_run_counts,
         default=(1,),
         help="number of files that are runs of one version: 3 for all versions, or 3,5 for each; changes within the noise are ignored",
     )
-    throughput_options(made)
-    read_options(made)
-    program_options(made)
-    slice_options(made, [value for value in COMPILATION if value.name not in ("save", MAKE_IT_FIT)])
-    machine_options(made)
-    output_options(made, page=True)
-    made.add_argument(
+    throughput_options(command)
+    read_options(command)
+    program_options(command)
+    slice_options(command, [value for value in COMPILATION if value.name not in ("save", MAKE_IT_FIT)])
+    machine_options(command)
+    output_options(command, page=True)
+    command.add_argument(
         "--record", metavar="FILE", help="add what findings promised and what arrived to FILE, for roofline validate --promises"
     )
-    made.add_argument("--markdown", metavar="FILE", help="write the comment for a pull request as Markdown; - is standard output")
-    return made
+    command.add_argument("--markdown", metavar="FILE", help="write the comment for a pull request as Markdown; - is standard output")
+    return command
 
 
 def run(words: Sequence[str]) -> int:

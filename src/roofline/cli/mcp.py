@@ -9,14 +9,14 @@ from .options import Parser
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "mcp",
         "Serve analyses to agents through the Model Context Protocol, over standard input and output: the tools analyze, what_if, check,\n"
         "compare, op and chips. It reads only files below one folder, and writes nothing. Needs: pip install 'roofline[mcp]'.",
         "claude mcp add roofline -- roofline mcp --folder runs",
     )
-    made.add_argument("--folder", default=".", metavar="FOLDER", help="the folder whose files may be read (default: the current one)")
-    return made
+    command.add_argument("--folder", default=".", metavar="FOLDER", help="the folder whose files may be read (default: the current one)")
+    return command
 
 
 def run(words: Sequence[str]) -> int:

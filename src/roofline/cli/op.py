@@ -31,20 +31,20 @@ EXAMPLE = "roofline op matmul 8192 8192 8192 --chip v5e --dtype bf16 --weights i
 
 
 def parser(formula: Formula) -> Parser:
-    made = Parser(
+    command = Parser(
         f"op {formula.name}", formula.documentation, f"roofline op {formula.name} {' '.join(map(str, formula.example))} --chip h100"
     )
-    add_dimensions(made, formula)
-    add_options(made, formula)
-    made.add_argument("--time", metavar="TIME", help="measured time to compare with the minimum, such as 5ms")
-    made.add_argument(
+    add_dimensions(command, formula)
+    add_options(command, formula)
+    command.add_argument("--time", metavar="TIME", help="measured time to compare with the minimum, such as 5ms")
+    command.add_argument(
         "--floor",
         metavar="TIME",
         help="how long the smallest op takes on your machine, such as 3.1us; expected times start from it, from 3.5us on as of single "
         "launches with a cold L2 (default: that of the chip's calibration)",
     )
     if formula.name in QUANTIZED:
-        made.add_argument(
+        command.add_argument(
             "--quantize",
             nargs="?",
             const="per-tensor",
@@ -53,16 +53,16 @@ def parser(formula: Formula) -> Parser:
             "do) or one per row (per-token, as CUTLASS layers do)",
         )
     if formula.name in ATTENTION:
-        made.add_argument(
+        command.add_argument(
             "--library",
             choices=("fa3", "cudnn"),
             default="fa3",
             help="kernel to predict: FlashAttention 3 in a serving framework, which also writes the cache (default), or cuDNN",
         )
-    machine_options(made)
-    correction_options(made)
-    output_options(made, page=True)
-    return made
+    machine_options(command)
+    correction_options(command)
+    output_options(command, page=True)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

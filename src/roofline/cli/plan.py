@@ -32,21 +32,21 @@ REQUIRED: Mapping[str, tuple[str, Callable[[Plan], float]]] = {
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "plan",
         "Which mesh, microbatch, recomputation and number format to train a model with on some chips: time of a step with an interval, "
         "memory in parts, ranked. What is not given is tried or assumed, and said. With the word serve after the chips: serving a model.",
         "roofline plan llama3-70b h100 x64 --batch 256 --seq 8192 --format fp8",
     )
-    made.add_argument("model", metavar="MODEL", help="name of the catalogue, config.json, or a folder with one")
-    made.add_argument("chip", metavar="CHIP", help="chip name, slice of a TPU (v5p:4x4x8), or several (2x v5p:4x4x8)")
-    made.add_argument("count", nargs="?", metavar="xN", help="number of chips: x256")
-    workload = made.add_argument_group("work")
+    command.add_argument("model", metavar="MODEL", help="name of the catalogue, config.json, or a folder with one")
+    command.add_argument("chip", metavar="CHIP", help="chip name, slice of a TPU (v5p:4x4x8), or several (2x v5p:4x4x8)")
+    command.add_argument("count", nargs="?", metavar="xN", help="number of chips: x256")
+    workload = command.add_argument_group("work")
     workload.add_argument("--batch", metavar="N|TOKENS", help="global batch: sequences (1536) or tokens ('4M tokens'; the default)")
     workload.add_argument("--seq", type=at_least(1), metavar="N", help="tokens of a sequence (default 8192)")
     workload.add_argument("--tokens", metavar="N", help="tokens of the whole run, for its days and chip-hours: 15T")
     workload.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of the run: '2.5 USD/h'")
-    free = made.add_argument_group("free unless given")
+    free = command.add_argument_group("free unless given")
     free.add_argument(
         "--mesh",
         metavar="AXIS=SIZE,…",
@@ -63,7 +63,7 @@ def parser() -> Parser:
         metavar="POLICY,…",
         help="none, selective, full, 'N of L layers', a share, or names of modules (default: tries three)",
     )
-    stated = made.add_argument_group("stated or assumed")
+    stated = command.add_argument_group("stated or assumed")
     stated.add_argument("--stack", metavar="NAME", help=f"software: {', '.join(STACKS)} (default megatron, on TPUs maxtext)")
     stated.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE",
@@ -87,7 +87,7 @@ def parser() -> Parser:
         help="for a slice of TPUs: a function of the mesh, {axis: size}, that gives (step, arguments); the best plans are compiled",
     )
     stated.add_argument("--programs", type=at_least(1), default=2, metavar="N", help="meshes to compile with --program (default 2)")
-    shown = made.add_argument_group("what to show")
+    shown = command.add_argument_group("what to show")
     shown.add_argument("--top", type=at_least(1), default=TOP, metavar="N", help=f"plans to list (default {TOP})")
     shown.add_argument("--explain", type=at_least(1), metavar="RANK", help="every term of a plan, and its memory")
     shown.add_argument("--compare", nargs=2, type=at_least(1), metavar="RANK", help="two plans side by side")
@@ -98,9 +98,9 @@ def parser() -> Parser:
         metavar="'NAME < VALUE'",
         help=f"fail unless the best plan meets it: {', '.join(REQUIRED)}",
     )
-    output_options(made, figure=False)
+    output_options(command, figure=False)
     shown.add_argument("-o", "--output", type=page_name, metavar="FILE.html", help="write a page: plans by time and memory, one step")
-    return made
+    return command
 
 
 def run(words: Sequence[str]) -> int:

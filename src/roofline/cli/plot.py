@@ -48,15 +48,15 @@ def parser(name: str, words: Sequence[str]) -> Parser:
     if name not in FIGURES:
         raise UsageError(f"plot: no figure named {name!r}{did_you_mean(name, FIGURES) or '; figures: ' + ', '.join(FIGURES)}")
     figure = FIGURES[name]
-    made = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
-    figure.arguments(made, words)
-    machine_options(made, chip=name not in SEVERAL_CHIPS)
+    command = Parser(f"plot {name}", figure.summary, f"roofline plot {name} {figure.example} -o {name}.svg")
+    figure.arguments(command, words)
+    machine_options(command, chip=name not in SEVERAL_CHIPS)
     if name not in ("times", "expected", "sweep"):
-        made.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
+        command.add_argument("--compute", metavar="RESOURCE", help="compute ceiling, such as matrix/fp8 (default: bf16, else the fastest)")
     if name not in ("times", "hierarchy", "expected", "sweep"):
-        made.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
-    figure_options(made, required=True)
-    return made
+        command.add_argument("--level", default="hbm", metavar="LEVEL", help="memory level or link (default hbm)")
+    figure_options(command, required=True)
+    return command
 
 
 def _help() -> str:

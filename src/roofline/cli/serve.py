@@ -20,7 +20,7 @@ LEAST_MEMORY = parse("1 GB", "B")  # a smaller limit would refuse ordinary profi
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "serve",
         "Browse the reports of local runs in a web browser.\n"
         "Lists everything found under the paths: profiles, TensorBoard log folders, HLO dumps, Nsight Compute CSVs, op tables, reports.\n"
@@ -29,23 +29,23 @@ def parser() -> Parser:
         "The address contains a token, without which nothing is shown: other users of this computer cannot see your runs.",
         "roofline serve logs/ --open",
     )
-    made.add_argument("path", nargs="*", default=["."], metavar="PATH", help="files and folders to list (default: the current folder)")
-    made.add_argument(
+    command.add_argument("path", nargs="*", default=["."], metavar="PATH", help="files and folders to list (default: the current folder)")
+    command.add_argument(
         "--port", type=at_least(0), metavar="N", help="port to listen on; 0 picks any (default: the first free port from 7663)"
     )
-    made.add_argument("--workers", type=at_least(1), metavar="N", help="profiles to read in parallel (default: half the cores, 2 to 4)")
-    made.add_argument(
+    command.add_argument("--workers", type=at_least(1), metavar="N", help="profiles to read in parallel (default: half the cores, 2 to 4)")
+    command.add_argument(
         "--job-time", metavar="TIME", default=f"{JOB_TIME_S} s", help='most time for reading one run: "30 min" (default: %(default)s)'
     )
-    made.add_argument(
+    command.add_argument(
         "--job-memory", metavar="SIZE", help='most memory for reading one run: "16 GB" (default: half of the memory, shared by the workers)'
     )
-    read_options(made, files=False)
-    made.add_argument("--follow", action="store_true", help="follow symbolic links that lead out of the folders")
-    made.add_argument("--no-token", action="store_true", help="no token in the address: any user of this computer can see the runs")
-    made.add_argument("--open", action="store_true", help="open the page in a browser")
-    machine_options(made)
-    return made
+    read_options(command, files=False)
+    command.add_argument("--follow", action="store_true", help="follow symbolic links that lead out of the folders")
+    command.add_argument("--no-token", action="store_true", help="no token in the address: any user of this computer can see the runs")
+    command.add_argument("--open", action="store_true", help="open the page in a browser")
+    machine_options(command)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

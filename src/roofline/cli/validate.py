@@ -23,7 +23,7 @@ FAILED = 3
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "validate",
         "Check that counts, peaks and measured times of a program agree: five acceptance checks of a profile, a report, an op table or a\n"
         "JAX function. Each reports what it expected, what it found, and which input is wrong when they differ: wrong bytes or FLOP,\n"
@@ -34,14 +34,16 @@ def parser() -> Parser:
         "  roofline validate report.json\n"
         "  roofline validate mymodule:layer --args 512x4096 4096x4096",
     )
-    made.add_argument(
+    command.add_argument(
         "--promises", metavar="FILE", help="sum up what findings promised and what arrived, kept by roofline compare --record"
     )
-    made.add_argument(
+    command.add_argument(
         "path", nargs="*", metavar="PATH|MODULE:FUNCTION", help="profile, report, op table, measured block sizes, or a function of arrays"
     )
-    made.add_argument("--args", nargs="+", default=[], metavar="SHAPE", help="shapes of a function's arguments: 512x4096 or f32[512,4096]")
-    made.add_argument(
+    command.add_argument(
+        "--args", nargs="+", default=[], metavar="SHAPE", help="shapes of a function's arguments: 512x4096 or f32[512,4096]"
+    )
+    command.add_argument(
         "--batch",
         type=int,
         nargs="+",
@@ -49,10 +51,10 @@ def parser() -> Parser:
         metavar="N",
         help="arguments whose first dimension is the batch (default: 0, the first)",
     )
-    machine_options(made)
-    read_options(made, limits=False)
-    output_options(made, figure=False)
-    return made
+    machine_options(command)
+    read_options(command, limits=False)
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

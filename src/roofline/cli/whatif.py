@@ -16,14 +16,14 @@ EXAMPLE = "roofline whatif run.xplane.pb scale batch=x4 dtype fp8"
 def parser() -> Parser:
     listed = "\n".join(f"  {usage.ljust(24)}{meaning}" for _, usage, meaning in CHANGES.values())
     best = f"  {'best'.ljust(24)}used alone: combine the changes above that help this program; notes give the effect of each"
-    made = Parser("whatif", f"{SUMMARY}\n\nchanges, which combine:\n{listed}\n{best}", EXAMPLE)
-    made.add_argument("path", metavar="PATH", help="profile or compiled program")
-    made.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply; chips and sizes come first, remat last")
-    made.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")
-    read_options(made, files=False)
-    machine_options(made)
-    output_options(made, page=True)
-    return made
+    command = Parser("whatif", f"{SUMMARY}\n\nchanges, which combine:\n{listed}\n{best}", EXAMPLE)
+    command.add_argument("path", metavar="PATH", help="profile or compiled program")
+    command.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply; chips and sizes come first, remat last")
+    command.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")
+    read_options(command, files=False)
+    machine_options(command)
+    output_options(command, page=True)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

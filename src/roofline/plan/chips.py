@@ -34,7 +34,6 @@ class Chips(Struct, frozen=True, kw_only=True, dict=True):  # dict: for its cach
     slices: int = 1
     domain: int
     network: float
-    network_stated: bool = True
 
     @property
     def devices(self) -> int:

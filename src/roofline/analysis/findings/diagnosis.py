@@ -65,34 +65,34 @@ def findings(
     wall = WallClock(placed.ops, placed.floor_s, len(recording.devices), has_steps=has_steps)
     if recording.format == "formula" or not points:
         expected = {id: prediction.time_s for id, prediction in op_times.predicted.items()}
-        found = op_evidence([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
+        faults = op_evidence([replace(placed[id], expected_s=expected.get(id)) for id in range(len(op_times))], machine)
         writer = Writer((machine.kind,), names=names, wall=wall)
-        return in_order(map(writer.finding, [*found, *further]), wall.op_times, wall.floor_s, decisive)
+        return in_order(map(writer.finding, [*faults, *further]), wall.op_times, wall.floor_s, decisive)
     clock = clock_of(points, recording.steps)
     suspect = doubts(_program(placed, machine, clock), placed.doubts(), placed.__getitem__)
-    writer, found = _diagnosed(op_times, recording, machine, clock, corrections, wall)
-    found = [_with_missing(one, writer, recording.graphs) for one in found]
-    predicted = _predicted(found, writer, recording, clock, corrections.lower(machine), calibration)
-    changes = [predicted.get(writer.words(one.kind, one.group).whatif or "") for one in found]
-    found = [_as_predicted(one, change, clock) for one, change in zip(found, changes, strict=True)]
-    written = [writer.finding(one, change) for one, change in zip(found, changes, strict=True)]
-    written += [writer.finding(one) for one in [*suspect, *further]]
+    writer, faults = _diagnosed(op_times, recording, machine, clock, corrections, wall)
+    faults = [_with_missing(fault, writer, recording.graphs) for fault in faults]
+    predicted = _predicted(faults, writer, recording, clock, corrections.lower(machine), calibration)
+    changes = [predicted.get(writer.words(fault.kind, fault.group).whatif or "") for fault in faults]
+    faults = [_as_predicted(fault, change, clock) for fault, change in zip(faults, changes, strict=True)]
+    written = [writer.finding(fault, change) for fault, change in zip(faults, changes, strict=True)]
+    written += [writer.finding(fault) for fault in [*suspect, *further]]
     told = in_order(written, wall.op_times, wall.floor_s, decisive)
     return in_sequence(told, list(predicted), clock.each_s, [op.time_s for op in op_times.ops]) if clock.measured else told
 
 
-def _as_predicted(one: Evidence, predicted: Predicted | None, clock: Clock) -> Evidence:
+def _as_predicted(fault: Evidence, predicted: Predicted | None, clock: Clock) -> Evidence:
     """The evidence with the saving of its predicted change, after those that come before it."""
-    if predicted is None or one.saved is None or not one.saved.steps_s:
-        return one
+    if predicted is None or fault.saved is None or not fault.saved.steps_s:
+        return fault
     steps_s = (predicted.before_s - predicted.time_s) * clock.parts
-    return replace(one, saved=Saving(one.saved.whole_s * steps_s / one.saved.steps_s, steps_s))
+    return replace(fault, saved=Saving(fault.saved.whole_s * steps_s / fault.saved.steps_s, steps_s))
 
 
-def _with_missing(one: Evidence, writer: Writer, graphs: Sequence[ProgramGraph]) -> Evidence:
+def _with_missing(fault: Evidence, writer: Writer, graphs: Sequence[ProgramGraph]) -> Evidence:
     """The evidence with what the program lacks for its levers."""
-    need = writer.words(one.kind, one.group).needs
-    return replace(one, missing=missing(need, [program.graph for program in graphs])) if need else one
+    need = writer.words(fault.kind, fault.group).needs
+    return replace(fault, missing=missing(need, [program.graph for program in graphs])) if need else fault
 
 
 def _program(placed: PlacedOps, machine: Machine, clock: Clock) -> Program:
@@ -123,55 +123,55 @@ def _diagnosed(
     writer = Writer(_terms(op_times, ids, machine, is_torch, launches_singly), clock, op_times, op_times.words("name"), wall)
     idle = waiting(recording.idle, recording.steps, len(recording.devices), clock.parts)
     launching = _launching(op_times, ids, recording, clock)
-    found = idle_evidence(idle, clock, launching)
+    faults = idle_evidence(idle, clock, launching)
     if not machine.ceilings:  # no op has a minimum time, so none has a saving
-        return writer, found
+        return writer, faults
     cases = avoidable_cases(op_times, ids, len(recording.steps), recording.idle, machine, corrections, launched_singly=is_torch)
     cases = worth_a_line(cases, clock)
-    found = [*(avoidable_evidence(case, clock) for case in cases), *found]
-    left = _without(ids, {one.id for case in cases for one, _, _ in case.ops})
+    faults = [*(avoidable_evidence(case, clock) for case in cases), *faults]
+    left = _without(ids, {timed.id for case in cases for timed, _, _ in case.ops})
     exchanged = collective_evidence(recording.graphs, op_times, left, clock) if recording.predicted is not None else []
-    left = _without(left, {id for one in exchanged for id in one.ops})
-    multiplying = _without(ids, {one.id for case in cases if case.kind not in OF_BYTES for one, _, _ in case.ops})
-    found += matrix_fill(op_times, multiplying, machine, clock)
-    found = with_autotuning(found, op_times, ids, clock)
+    left = _without(left, {id for fault in exchanged for id in fault.ops})
+    multiplying = _without(ids, {timed.id for case in cases if case.kind not in OF_BYTES for timed, _, _ in case.ops})
+    faults += matrix_fill(op_times, multiplying, machine, clock)
+    faults = with_autotuning(faults, op_times, ids, clock)
     counted = _counted(op_times, left, machine, corrections, clock)
-    left = _without(left, {id for one in counted for id in one.ops})
+    left = _without(left, {id for fault in counted for id in fault.ops})
     uneven = block_sizes(op_times, left, recording.kernels, machine, clock)
-    left = _without(left, {id for one in uneven for id in one.ops})
+    left = _without(left, {id for fault in uneven for id in fault.ops})
     gaps = KernelGaps.of(idle, op_times, ids, clock, RECORDED_GAPS if recording.format == XSPACE and machine.kind == "gpu" else 0.0)
     limits = Limits(machine.launch_latency_s, MinimumTimes(machine, corrections) if machine.kind == "gpu" else None)
     offloaded = offloaded_tensors(op_times, left, len(recording.steps), machine, clock)
     images = images_one_by_one(op_times, left, clock) if launches_singly else []
-    left = _without(left, {id for one in (*offloaded, *images) for id in one.ops})
+    left = _without(left, {id for fault in (*offloaded, *images) for id in fault.ops})
     kernels = kernel_evidence(op_times, left, clock, gaps, limits, writer, recording.kernels, capability_of(machine))
     kernels = [*offloaded, *images, *kernels]
     if machine.kind == "tpu":
-        kernels = [_fitting_a_tpu(one, op_times, ids, recording.memory, machine) for one in kernels]
-    found = with_their_copies(found, kernels, idle, op_times, clock)
+        kernels = [_fitting_a_tpu(fault, op_times, ids, recording.memory, machine) for fault in kernels]
+    faults = with_their_copies(faults, kernels, idle, op_times, clock)
     if launches_singly:
-        found = with_removed_launches(found, op_times, ids, clock, launching.loops.updating)
-    return writer, [*found, *exchanged, *counted, *uneven]
+        faults = with_removed_launches(faults, op_times, ids, clock, launching.loops.updating)
+    return writer, [*faults, *exchanged, *counted, *uneven]
 
 
 def _predicted(
-    found: Sequence[Evidence], writer: Writer, recording: Recording, clock: Clock, machine: Machine, calibration: Calibration
+    faults: Sequence[Evidence], writer: Writer, recording: Recording, clock: Clock, machine: Machine, calibration: Calibration
 ) -> Mapping[str, Predicted]:
     """The predicted effect of the `roofline whatif` changes that findings recommend."""
     ops = recording.workload.ops
-    saving = [one for one in found if one.saved and one.saved.whole_s and writer.words(one.kind, one.group).whatif]
-    if not any(op.takes for op in ops) and {one.kind for one in saving} <= {CHAIN}:  # chains need the arrays that ops share
+    saving = [fault for fault in faults if fault.saved and fault.saved.whole_s and writer.words(fault.kind, fault.group).whatif]
+    if not any(op.takes for op in ops) and {fault.kind for fault in saving} <= {CHAIN}:  # chains need the arrays that ops share
         return {}
     if not saving or len(ops) > MOST_CHANGED:
         return {}
     from .predictions import Wanted, predictions  # needed by few programs
 
-    needed = {one.missing.change for one in saving}
+    needed = {fault.missing.change for fault in saving}
     by_saving = sorted(saving, key=lambda each: -(each.saved.steps_s if each.saved else 0.0))
     wanted: dict[str, Wanted] = {}
-    for one in sorted(by_saving, key=lambda each: writer.words(each.kind, each.group).whatif not in needed):  # what others need comes first
-        words = writer.words(one.kind, one.group)
-        wanted.setdefault(words.whatif or "", Wanted(words.whatif or "", one.missing.change))
+    for fault in sorted(by_saving, key=lambda fault: writer.words(fault.kind, fault.group).whatif not in needed):  # these come first
+        words = writer.words(fault.kind, fault.group)
+        wanted.setdefault(words.whatif or "", Wanted(words.whatif or "", fault.missing.change))
     return predictions(wanted.values(), recording, clock, machine, calibration.for_kernels())
 
 
@@ -210,18 +210,18 @@ def _launching(op_times: OpTimes, ids: Sequence[int], recording: Recording, cloc
     )
 
 
-def _fitting_a_tpu(one: Evidence, op_times: OpTimes, ids: Sequence[int], memory: PeakMemory | None, machine: Machine) -> Evidence:
+def _fitting_a_tpu(fault: Evidence, op_times: OpTimes, ids: Sequence[int], memory: PeakMemory | None, machine: Machine) -> Evidence:
     """The evidence with the levers that the chip has, and that a compiled program does not use up."""
-    if tuple(one.levers) != LEVERS:
-        return one
-    if one.kind == MEMORY and not _crosses_hbm_once(op_times, ids, memory):
-        return replace(one, levers=(IN_VMEM, *LEVERS))
-    if one.kind == COMPUTE and _is_faster(machine, "vector/bf16", "vector/fp32"):
-        return replace(one, levers=(*LEVERS, NARROW))
-    if one.kind != PRODUCTS:
-        return one
+    if tuple(fault.levers) != LEVERS:
+        return fault
+    if fault.kind == MEMORY and not _crosses_hbm_once(op_times, ids, memory):
+        return replace(fault, levers=(IN_VMEM, *LEVERS))
+    if fault.kind == COMPUTE and _is_faster(machine, "vector/bf16", "vector/fp32"):
+        return replace(fault, levers=(*LEVERS, NARROW))
+    if fault.kind != PRODUCTS:
+        return fault
     faster = (FASTER,) if any(_is_faster(machine, f"matrix/{name}", "matrix/bf16") for name in ("int8", "fp8")) else ()
-    return replace(one, levers=(*(() if fills_the_unit(op_times, ids, machine) else (FILL,)), *faster, *LEVERS))
+    return replace(fault, levers=(*(() if fills_the_unit(op_times, ids, machine) else (FILL,)), *faster, *LEVERS))
 
 
 def _is_faster(machine: Machine, resource: str, other: str) -> bool:

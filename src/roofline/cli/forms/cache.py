@@ -16,17 +16,19 @@ from ..output import emit, write_message
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "--cache",
         "Show or clear the caches of parsed profiles and of programs compiled for slices of TPUs: folder, entries and size.\n"
         "An entry is not used once its file, the options or the version of roofline changed.",
         "roofline --cache --clear",
     )
-    made.add_argument("folder", nargs="?", metavar="FOLDER", help="cache folder (default: $ROOFLINE_CACHE, else the user's cache folder)")
-    made.add_argument("--cache", metavar="FOLDER", help=argparse.SUPPRESS)
-    made.add_argument("--clear", action="store_true", help="delete every entry")
-    output_options(made, figure=False)
-    return made
+    command.add_argument(
+        "folder", nargs="?", metavar="FOLDER", help="cache folder (default: $ROOFLINE_CACHE, else the user's cache folder)"
+    )
+    command.add_argument("--cache", metavar="FOLDER", help=argparse.SUPPRESS)
+    command.add_argument("--clear", action="store_true", help="delete every entry")
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

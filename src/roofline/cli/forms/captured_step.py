@@ -65,5 +65,5 @@ def _traced(args: argparse.Namespace, command: Sequence[str], job: Job, stdout: 
 
 
 def _job(asked: Job, step: Step) -> Job:
-    made = portable(asked, step.portable, step.name, step.axes, step.assumed, step.whole)
-    return replace(made, python=step.python if step.has_compiler else "")
+    program = portable(asked, step.portable, step.name, step.axes, step.assumed, step.whole)
+    return replace(program, python=step.python if step.has_compiler else "")

@@ -86,16 +86,18 @@ FIRST: dict[str, Callable[[], Iterable[str]]] = {"op": lambda: [*_formulas(), "c
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "--completion",
         "Print a script that completes commands, formulas, options, their values and chip names in a shell.\n"
         'bash: eval "$(roofline --completion bash)" in ~/.bashrc; zsh: the same with zsh in ~/.zshrc, after compinit;\n'
         "fish: roofline --completion fish > ~/.config/fish/completions/roofline.fish",
         'eval "$(roofline --completion bash)"',
     )
-    made.add_argument("shell", choices=SHELLS, help="the shell")
-    made.add_argument("words", nargs=argparse.REMAINDER, metavar="WORD", help="words typed so far: print the completions of the last one")
-    return made
+    command.add_argument("shell", choices=SHELLS, help="the shell")
+    command.add_argument(
+        "words", nargs=argparse.REMAINDER, metavar="WORD", help="words typed so far: print the completions of the last one"
+    )
+    return command
 
 
 def run(words: Sequence[str]) -> int:

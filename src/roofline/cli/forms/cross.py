@@ -33,25 +33,25 @@ EXAMPLE = "roofline op matmul --free m --k inf --n inf --chip v5e"
 
 
 def parser(formula: Formula) -> Parser:
-    made = Parser(
+    command = Parser(
         f"op {formula.name}",
         f"The size at which {formula.name} becomes compute-bound.\nGive every dimension except the free ones a size, or inf.",
         EXAMPLE,
     )
-    made.add_argument(
+    command.add_argument(
         "--free", required=True, metavar="NAME[,NAME…]", help="dimension to vary; several vary together: m,k,n is a square matmul"
     )
-    add_sizes(made, formula, "SIZE|inf")
-    made.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")
-    made.add_argument(
+    add_sizes(command, formula, "SIZE|inf")
+    command.add_argument("--against", default="hbm", metavar="LEVEL", help="memory level or link to compare compute with (default hbm)")
+    command.add_argument(
         "--expected",
         action="store_true",
         help="also give the size from which the expected time is compute-bound, launch included; needs finite dimensions",
     )
-    add_options(made, formula)
-    machine_options(made)
-    output_options(made)
-    return made
+    add_options(command, formula)
+    machine_options(command)
+    output_options(command)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -25,18 +25,18 @@ TOP = 12
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "chips demo",
         f"A roofline of this computer in under a minute: measures the CPU for about {show(MEASURE_S, 's')}, runs a small program (JAX if\n"
         "installed, else NumPy) with a matmul, attention, a normalisation and an elementwise chain, fused and unfused, and opens the\n"
         "page.",
         "roofline chips demo\n  roofline chips demo --no-open -o demo.html",
     )
-    made.add_argument("-o", "--page", default=PAGE, type=_page, metavar="FILE.html", help=f"where the page is written (default {PAGE})")
-    made.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
-    made.add_argument("--framework", choices=("jax", "numpy"), help="what runs the program (default: JAX if installed)")
-    output_options(made, figure=False)
-    return made
+    command.add_argument("-o", "--page", default=PAGE, type=_page, metavar="FILE.html", help=f"where the page is written (default {PAGE})")
+    command.add_argument("--no-open", action="store_true", help="do not open the page in a browser")
+    command.add_argument("--framework", choices=("jax", "numpy"), help="what runs the program (default: JAX if installed)")
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

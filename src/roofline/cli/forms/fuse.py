@@ -18,37 +18,37 @@ from ..output import draw, emit
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "op chain",
         f"Compare every way to fuse a chain of ops into kernels, and find the fastest possible one.\nops: {', '.join(POINTWISE)}",
         "roofline op chain layernorm gelu dropout add --shape 32x2048x4096 --chip v7x",
     )
-    made.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS defines your own, with its FLOP per element")
-    made.add_argument(
+    command.add_argument("op", nargs="+", metavar="OP", help="the ops in order; NAME:FLOPS defines your own, with its FLOP per element")
+    command.add_argument(
         "--shape", required=True, metavar="AxBxC", help="shape of the tensor between the ops; reductions run along the last axis"
     )
-    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of the tensor (default bf16)")
-    made.add_argument(
+    command.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of the tensor (default bf16)")
+    command.add_argument(
         "--second-operands",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="binary ops such as a residual add read a second tensor of the same shape (default)",
     )
-    made.add_argument(
+    command.add_argument(
         "--keep", action="append", default=[], metavar="OP", help="the result of this op is used elsewhere and always written"
     )
-    made.add_argument(
+    command.add_argument(
         "--groups",
         action="append",
         default=[],
         metavar="N,N…|A+B,C",
         help="only this grouping, by size or name: 2,2 or layernorm+gelu,dropout+add",
     )
-    made.add_argument("--on-chip", metavar="BYTES", help="on-chip memory for a reduced row (default: the chip's)")
-    machine_options(made)
-    correction_options(made)
-    output_options(made)
-    return made
+    command.add_argument("--on-chip", metavar="BYTES", help="on-chip memory for a reduced row (default: the chip's)")
+    machine_options(command)
+    correction_options(command)
+    output_options(command)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -23,19 +23,19 @@ from ..reading import read_options
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "analyze --fusion",
         "What the compiler left unfused: tensors that one kernel writes and another reads, the reason, and the time that fusing\n"
         "them would save; kernels by avoidable traffic; how fragmented the program is.",
         "roofline analyze --fusion program.hlo --chip h200",
     )
-    made.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
-    made.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
-    program_options(made)
-    read_options(made, files=False)
-    machine_options(made)
-    output_options(made)
-    return made
+    command.add_argument("path", metavar="PROGRAM", help="HLO or StableHLO file, or a folder written by --xla_dump_to")
+    command.add_argument("--top", type=at_least(0), default=12, metavar="N", help="rows to show in each table (default 12)")
+    program_options(command)
+    read_options(command, files=False)
+    machine_options(command)
+    output_options(command)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -39,24 +39,24 @@ KEYS = {
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "hlo",
         "Cost of an XLA program: FLOP and bytes of every instruction that runs, with loops and calls multiplied out.\n"
         "Reads HLO text or protobuf, StableHLO (text, MLIR bytecode, portable artifacts, jax.export files), plain or gzipped,\n"
         "or a folder written by --xla_dump_to. Needs no JAX.",
         "roofline analyze program.hlo --by scope --chip h200",
     )
-    made.add_argument("path", metavar="PROGRAM", help="the file or folder")
-    made.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")
-    made.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
-    screen_options(made)
-    program_options(made)
-    read_options(made, files=False)
-    machine_options(made)
-    correction_options(made)
-    output_options(made, page=True)
-    anonymize_options(made)
-    return made
+    command.add_argument("path", metavar="PROGRAM", help="the file or folder")
+    command.add_argument("--by", choices=KEYS, metavar="KEY", help="group ops by scope, location, category, phase, dtype, bound or name")
+    command.add_argument("--depth", type=at_least(1), metavar="N", help="scope levels to keep (with --by scope)")
+    screen_options(command)
+    program_options(command)
+    read_options(command, files=False)
+    machine_options(command)
+    correction_options(command)
+    output_options(command, page=True)
+    anonymize_options(command)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -29,25 +29,25 @@ FORMATS = ("bf16", "fp8")
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "validate jax",
         "Compare our FLOP and byte counts with XLA's cost_analysis() of a JAX function, instruction by instruction.\n"
         "Without a function: a square matrix product, also counted by hand. Compiles but does not run it. Without JAX: hand counts only.",
         "roofline validate jax\n  roofline validate jax mymodule:layer --args 512x4096 4096x4096",
     )
-    made.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="function of arrays; the current folder is searched first")
-    made.add_argument(
+    command.add_argument("function", nargs="?", metavar="MODULE:FUNCTION", help="function of arrays; the current folder is searched first")
+    command.add_argument(
         "--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 512x4096, or f32[512,4096] with a number format"
     )
-    made.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square matrix product (default {SIZE})")
-    made.add_argument(
+    command.add_argument("--size", type=int, default=SIZE, metavar="N", help=f"size of the square matrix product (default {SIZE})")
+    command.add_argument(
         "--dtype",
         action="append",
         metavar="FORMAT",
         help=f"number formats to try, of arguments without one (default {' and '.join(FORMATS)})",
     )
-    output_options(made, figure=False)
-    return made
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

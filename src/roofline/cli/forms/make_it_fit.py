@@ -39,10 +39,10 @@ class JobOf(Protocol):
 def attempts(args: argparse.Namespace, job_of: JobOf, refused: Recording) -> list[VariantInfo]:
     """A refused program after each change, the best first; where none fits, after all that help together."""
     before = refused.memory.needed_bytes if refused.memory else 0
-    made = {name: _attempt(args, partial(job_of, (name,)), words) for name, words in CHANGES.items()}
-    made[HALF] = _of_whole_batch(made[HALF])
-    helping = [name for name, info in made.items() if info.needed_bytes is not None and info.needed_bytes < before]
-    tried = [*made.values()]
+    attempts = {name: _attempt(args, partial(job_of, (name,)), words) for name, words in CHANGES.items()}
+    attempts[HALF] = _of_whole_batch(attempts[HALF])
+    helping = [name for name, info in attempts.items() if info.needed_bytes is not None and info.needed_bytes < before]
+    tried = [*attempts.values()]
     if layers := some_layers(refused.memory):
         tried.append(_attempt(args, partial(job_of, (f"remat {layers}",)), f"recompute the first {layers} layers (jax.checkpoint)"))
     for axes in other_meshes(refused.mesh):

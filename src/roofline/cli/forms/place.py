@@ -16,24 +16,24 @@ from ..output import emit_report
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "op",
         "Place given FLOP, bytes and a measured time on a chip's roofline.",
         "roofline op --flops 2e12 --bytes 3e9 --time 5ms --chip h100",
     )
-    made.add_argument("--flops", metavar="AMOUNT", help='FLOP: 2e12, 2T or "2 TFLOP"')
-    made.add_argument("--bytes", metavar="AMOUNT", help='main-memory traffic: 3e9, 3G or "3 GB"')
-    made.add_argument("--time", metavar="TIME", help="measured time: 5ms")
-    made.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of the arithmetic (default bf16)")
-    made.add_argument("--unit", default="matrix", choices=("matrix", "vector"), help="unit that does the arithmetic (default matrix)")
-    made.add_argument(
+    command.add_argument("--flops", metavar="AMOUNT", help='FLOP: 2e12, 2T or "2 TFLOP"')
+    command.add_argument("--bytes", metavar="AMOUNT", help='main-memory traffic: 3e9, 3G or "3 GB"')
+    command.add_argument("--time", metavar="TIME", help="measured time: 5ms")
+    command.add_argument("--dtype", default="bf16", metavar="FORMAT", help="number format of the arithmetic (default bf16)")
+    command.add_argument("--unit", default="matrix", choices=("matrix", "vector"), help="unit that does the arithmetic (default matrix)")
+    command.add_argument(
         "--use", action="append", default=[], metavar="RESOURCE=AMOUNT", help='amount on any other resource: --use nvlink="1 GB"'
     )
-    made.add_argument("--name", default="work", metavar="NAME", help="name of the op in the output")
-    machine_options(made)
-    correction_options(made)
-    output_options(made, page=True)
-    return made
+    command.add_argument("--name", default="work", metavar="NAME", help="name of the op in the output")
+    machine_options(command)
+    correction_options(command)
+    output_options(command, page=True)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -12,29 +12,29 @@ from ..output import emit
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "plan",
         "Serving a model: prefill, time per output token, throughput and memory of replicas, and the largest batch under an objective. "
         "Steps are predicted, queues are not.",
         "roofline plan deepseek-r1 h200 x8 serve --prompt 1024 --answer 1024 --format fp8 --slo 'tpot<30ms'",
     )
-    made.add_argument("model", metavar="MODEL", help="name of the catalogue, config.json, or a folder with one")
-    made.add_argument("chip", metavar="CHIP", help="chip name")
-    made.add_argument("count", nargs="?", metavar="xN", help="number of chips: x8")
-    made.add_argument("--prompt", type=at_least(1), metavar="N", help="tokens of a prompt (default 1000)")
-    made.add_argument("--answer", type=at_least(1), metavar="N", help="tokens of an answer (default 1000)")
-    made.add_argument("--slo", metavar="'ttft<1s tpot<30ms'", help="objective: bounds of the first token and of the further ones")
-    made.add_argument("--rate", metavar="N", help="requests a second, for the chips that they need: 12 or 12/s")
-    made.add_argument("--batch", metavar="N", help="sequences of a replica at a time, or 1..256 (default: the most that --slo allows)")
-    made.add_argument("--split", metavar="prefill,decode", help="replicas that prefill apart from those that decode")
-    made.add_argument("--mesh", metavar="tp=N", help="devices of a replica (default: tries powers of two)")
-    made.add_argument("--format", metavar="NAME,…", help=f"formats of the weights: {', '.join(FORMATS)} (default bf16)")
-    made.add_argument("--kv", default="bf16", metavar="NAME", help="format of keys and values: bf16 or fp8 (default bf16)")
-    made.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of a million tokens")
-    made.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
-    made.add_argument("--explain", type=at_least(1), metavar="RANK", help="every term of a plan, and its memory")
-    output_options(made, figure=False)
-    return made
+    command.add_argument("model", metavar="MODEL", help="name of the catalogue, config.json, or a folder with one")
+    command.add_argument("chip", metavar="CHIP", help="chip name")
+    command.add_argument("count", nargs="?", metavar="xN", help="number of chips: x8")
+    command.add_argument("--prompt", type=at_least(1), metavar="N", help="tokens of a prompt (default 1000)")
+    command.add_argument("--answer", type=at_least(1), metavar="N", help="tokens of an answer (default 1000)")
+    command.add_argument("--slo", metavar="'ttft<1s tpot<30ms'", help="objective: bounds of the first token and of the further ones")
+    command.add_argument("--rate", metavar="N", help="requests a second, for the chips that they need: 12 or 12/s")
+    command.add_argument("--batch", metavar="N", help="sequences of a replica at a time, or 1..256 (default: the most that --slo allows)")
+    command.add_argument("--split", metavar="prefill,decode", help="replicas that prefill apart from those that decode")
+    command.add_argument("--mesh", metavar="tp=N", help="devices of a replica (default: tries powers of two)")
+    command.add_argument("--format", metavar="NAME,…", help=f"formats of the weights: {', '.join(FORMATS)} (default bf16)")
+    command.add_argument("--kv", default="bf16", metavar="NAME", help="format of keys and values: bf16 or fp8 (default bf16)")
+    command.add_argument("--price", metavar="AMOUNT", help="price of a chip and hour, for the cost of a million tokens")
+    command.add_argument("--domain", type=at_least(1), metavar="N", help="chips that fast links join (default: the chip's machine file)")
+    command.add_argument("--explain", type=at_least(1), metavar="RANK", help="every term of a plan, and its memory")
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

@@ -17,23 +17,23 @@ FORMAT = "bf16"
 
 
 def parser() -> Parser:
-    made = Parser(
+    command = Parser(
         "validate torch",
         "Compare our FLOP count of a PyTorch module or function with FlopCounterMode, torch.profiler, and fvcore, thop, calflops and\n"
         "DeepSpeed where they are installed, with the reason for each difference.\n"
         "Without a function: one transformer block, also counted by hand. Runs on tensors without data. Without PyTorch: hand counts only.",
         "roofline validate torch\n  roofline validate torch mymodule:model --args 8x1024x4096 --backward",
     )
-    made.add_argument(
+    command.add_argument(
         "function", nargs="?", metavar="MODULE:FUNCTION", help="module or function of tensors; the current folder is searched first"
     )
-    made.add_argument(
+    command.add_argument(
         "--args", nargs="+", default=[], metavar="SHAPE", help="shapes of its arguments: 8x1024x4096, or int64[8,1024] with a number format"
     )
-    made.add_argument("--dtype", default=FORMAT, metavar="FORMAT", help=f"number format of arguments and weights (default {FORMAT})")
-    made.add_argument("--backward", action="store_true", help="count the backward pass too, where a counter can")
-    output_options(made, figure=False)
-    return made
+    command.add_argument("--dtype", default=FORMAT, metavar="FORMAT", help=f"number format of arguments and weights (default {FORMAT})")
+    command.add_argument("--backward", action="store_true", help="count the backward pass too, where a counter can")
+    output_options(command, figure=False)
+    return command
 
 
 def run(words: Sequence[str]) -> int:

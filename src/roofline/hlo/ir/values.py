@@ -15,7 +15,6 @@ from .shapes import Shape
 
 LAYOUT = frozenset(("bitcast", "reshape", "transpose", "copy", "optimization-barrier", "opt-barrier"))
 RENAMED = LAYOUT | {"convert", "bitcast-convert", "reduce-precision"}
-SPREAD = RENAMED | {"broadcast"}
 _BORDERS = frozenset(("fusion", "parameter", "get-tuple-element", "async-start", "async-done"))
 _MOST_SOURCES = 1_000  # of one value
 _MOST_STEPS = 10_000  # of one search, which visits a value once per path to it

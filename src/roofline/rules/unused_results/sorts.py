@@ -68,7 +68,6 @@ class _Rows(Struct):
     arrays: list[int]
     kernels: dict[int, None] = field(default_factory=dict)
     drawn: int = 0
-    is_compared: bool = False
     is_masked: bool = False
 
 
