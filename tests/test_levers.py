@@ -72,6 +72,11 @@ def jax_programs() -> dict[str, Run]:
         assert jnp.allclose(result, jnp.kron(a, b) @ v, atol=1e-5)
         return result
 
+    def ranks() -> None:
+        order = jnp.argsort(jax.random.normal(key, (3, 8)), -1)
+        found = jnp.put_along_axis(jnp.zeros_like(order), order, jnp.broadcast_to(jnp.arange(8), order.shape), -1, inplace=False)
+        assert (found == jnp.argsort(order, -1)).all()
+
     return {
         "jax.checkpoint": lambda: jax.grad(jax.checkpoint(lambda v: (v @ w).sum()))(x),
         "jax.custom_vjp": lambda: jax.grad(lambda v: square(v).sum())(x),
@@ -107,6 +112,7 @@ def jax_programs() -> dict[str, Run]:
         "jnp.argsort": lambda: jnp.argsort(x),
         "jnp.bincount": lambda: jnp.bincount(jnp.arange(4), length=8),
         "jnp.concatenate": lambda: jnp.concatenate([w, w], 1),
+        "jnp.broadcast_to": ranks,
         "jnp.cumsum": lambda: jnp.cumsum(x, 0),
         "jnp.dot": lambda: jnp.dot(x, w),
         "jnp.einsum": lambda: jnp.einsum("ij,jk->ik", x, w),
@@ -122,12 +128,14 @@ def jax_programs() -> dict[str, Run]:
         "jnp.nonzero": lambda: jnp.nonzero(x, size=4),
         "jnp.outer": lambda: jnp.outer(x[0], x[1]) @ w,
         "jnp.pad": lambda: jnp.pad(x, ((0, 0), (0, 8))),
+        "jnp.put_along_axis": ranks,
         "jnp.quantile": lambda: jnp.quantile(x, 0.5),
         "jnp.repeat": lambda: jnp.repeat(x, 2, 0),
         "jnp.roll": lambda: jnp.roll(x, 1),
         "jnp.stack": lambda: jnp.stack([w, w]),
         "jnp.take": lambda: jnp.take(w, jnp.arange(4), 0),
         "jnp.where": lambda: jnp.where(x > 0, x, 0),
+        "jnp.zeros_like": ranks,
         "jnp.zeros": lambda: jnp.zeros(4, jnp.bfloat16),
     }
 
@@ -154,6 +162,11 @@ def torch_programs() -> dict[str, Run]:
         assert torch.allclose(result, torch.kron(a, b) @ v, atol=1e-5)
         return result
 
+    def ranks() -> None:
+        order = torch.randn(3, 8).argsort(-1)
+        found = torch.empty_like(order).scatter_(-1, order, torch.arange(8, device=order.device).expand_as(order))
+        assert torch.equal(found, order.argsort(-1))
+
     stacked = [nn.Linear(4, 4) for _ in range(2)]
     return {
         "F.conv2d": lambda: F.conv2d(torch.ones(1, 4, 8, 8), torch.ones(4, 1, 3, 3), groups=4),
@@ -170,12 +183,14 @@ def torch_programs() -> dict[str, Run]:
         "nn.LSTMCell": lambda: nn.LSTMCell(16, 4)(x),
         "nn.Parameter": lambda: nn.Parameter(torch.stack([w, w])),
         "nn.MultiheadAttention": lambda: nn.MultiheadAttention(16, 2)(x, x, x, need_weights=False),
+        "torch.arange": ranks,
         "torch.autocast": autocast,
         "torch.bmm": lambda: torch.bmm(x[None], w[None]),
         "torch.cat": lambda: torch.cat([w, w]),
         "torch.cdist": lambda: torch.cdist(x, w),
         "torch.cholesky_solve": lambda: torch.cholesky_solve(w, torch.linalg.cholesky(spd)),
         "torch.einsum": lambda: torch.einsum("ij,jk->ik", x, w),
+        "torch.empty_like": ranks,
         "torch.fft.ifft": lambda: torch.fft.ifft(x),
         "torch.fft.irfft": lambda: torch.fft.irfft(torch.fft.rfft(x, 16), 16),
         "torch.fft.rfft": lambda: torch.fft.rfft(x, 16),
