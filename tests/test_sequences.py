@@ -10,8 +10,10 @@ from roofline.analysis.findings.order import in_sequence
 from roofline.render.text import predicted_text, sequence_text
 from roofline.report import Finding, Predicted, PredictedOp
 from roofline.rules.words.needs import Missing, needs
+from savings import assert_savings_fit
 
-CAPTURES = sorted((Path(__file__).parent / "data" / "torch_traces").glob("*.gz"))
+DATA = Path(__file__).parent / "data"
+CAPTURES = sorted([*(DATA / "h200").glob("*.xplane.pb*"), *(DATA / "recordings").glob("*.xplane.pb.gz")])
 DTYPE, FLASH = "dtype bf16", "kernel attention=flash"
 
 
@@ -60,10 +62,7 @@ def test_levers_say_what_comes_first() -> None:
     assert Missing().before(["flash"]) == ("flash",)
 
 
-@every("path", CAPTURES[::5])
+@every("path", CAPTURES)
 def test_savings_of_a_capture_fit_into_its_time(path: Path) -> None:
-    report = rl.analyze(path)
-    saving = [finding for finding in report.findings if finding.saving_s]
-    point = report.points[0]
-    assert sum(finding.saving_s or 0 for finding in saving) <= (1 + 1e-6) * max(point.span_s or 0, point.time_s or 0, point.floors_s or 0)
-    assert all(finding.then_s is None or finding.then_s >= 0 for finding in saving)
+    """Of those of PyTorch's profiler in `test_torch_cases.py`."""
+    assert_savings_fit(rl.analyze(path))

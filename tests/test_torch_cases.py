@@ -9,6 +9,7 @@ import pytest
 from every import every
 from roofline.analysis import analyze
 from roofline.report import Report
+from savings import assert_savings_fit
 
 FOLDER = Path(__file__).parent / "data" / "torch_traces"
 ABOUT: dict[str, list[str]] = {}
@@ -41,5 +42,6 @@ def findings_agree(report: Report, about: list[str], told: list[dict[str, Any]],
 def test_a_trace_is_told_what_its_case_says(name: str) -> None:
     case, report = CASES[name], analyze(FOLDER / f"{name}.json.gz")
     findings_agree(report, ABOUT[name], case.get("told", []), case.get("never", []))
+    assert_savings_fit(report)
     if "idle" in case:
         assert " at ".join(filter(None, (report.idle[0].reason, report.idle[0].location))) == case["idle"]

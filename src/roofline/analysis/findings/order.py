@@ -82,7 +82,34 @@ def in_sequence(findings: Sequence[Finding], changes: Sequence[str], before_s: f
         was = sum(times[op] or 0.0 for op in findings[place].ops)
         now = sum(after.get(op, times[op]) or 0.0 for op in findings[place].ops)
         then[place] = time_s = max(time_s - _saved_s(findings[place]) * (min(now / was, 1.0) if was else 1.0), 0.0)
-    return tuple(replace(finding, then_s=then.get(place)) for place, finding in enumerate(findings))
+    told = (replace(finding, then_s=then.get(place)) for place, finding in enumerate(findings))
+    return _within(tuple(told), before_s)
+
+
+def _within(findings: tuple[Finding, ...], time_s: float) -> tuple[Finding, ...]:
+    """The findings, of whose savings those that come last are cut where all together are more than the time.
+
+    Waits that overlap, of several threads or devices, are told in full for each.
+    """
+    left, cut = time_s, list[Finding]()
+    for finding in findings:
+        saved_s = _saved_s(finding)
+        share = min(left / saved_s, 1.0) if saved_s else 1.0
+        left -= share * saved_s
+        cut.append(finding if share == 1 else _times(finding, share))
+    return tuple(cut)
+
+
+def _times(finding: Finding, share: float) -> Finding:
+    """A finding with a share of its saving."""
+    less = (finding.saving_s or 0.0) * (1 - share)
+    return replace(
+        finding,
+        saving_s=(finding.saving_s or 0.0) * share,
+        saving_per_step_s=None if finding.saving_per_step_s is None else finding.saving_per_step_s * share,
+        saving_per_device_s=None if finding.saving_per_device_s is None else finding.saving_per_device_s * share,
+        after_s=None if finding.after_s is None else finding.after_s + less,
+    )
 
 
 def _saved_s(finding: Finding) -> float:
