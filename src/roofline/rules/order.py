@@ -16,6 +16,7 @@ from .duplicated_work.whole_sequences import whole_sequences
 from .gathered_arrays.values import gathered_values
 from .latency.linear_recurrences import linear_recurrences
 from .layout_copies.channels import channels_first
+from .layout_copies.counted_positions import counted_positions
 from .layout_copies.gathered_blocks import gathered_blocks
 from .layout_copies.joined_arguments import joined_arguments
 from .layout_copies.norms import undone_copies
@@ -111,6 +112,7 @@ RULES: tuple[Rule, ...] = (
     stored_masks,
     written_products,
     gathered_blocks,
+    counted_positions,
     offloaded_stacks,
     undone_copies,
     channels_first,

@@ -663,4 +663,10 @@ PROGRAMS: Mapping[str, Program] = {
         lambda t, x, w: t.relu(t.nn.functional.conv2d(x.repeat_interleave(8, 0), w)), _of(4, 64, 64, 64), _of(128, 64, 3, 3)
     ),
     "every_sixteenth": Program(_every_sixteenth, _of(2048, 1024), _of(1024, 1024), ((), INT64)),
+    # Elements at positions that are counted, and at positions that are given.
+    "every_second_row": Program(
+        lambda t, x, w: x.index_select(1, t.arange(0, 512, 2, device=x.device)) @ w, _of(16, 512, 1024), _of(1024, 1024)
+    ),
+    "given_rows": Program(lambda t, x, w, at: x.index_select(1, at) @ w, _of(16, 512, 1024), _of(1024, 1024), _ids(256)),
+    "rows_repeated_by_count": Program(lambda t, x, w: x[:, t.arange(1024, device=x.device) // 2] @ w, _of(16, 512, 1024), _of(1024, 1024)),
 }

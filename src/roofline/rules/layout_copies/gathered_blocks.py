@@ -19,7 +19,7 @@ _MOVING = RENAMING | {Operator.GATHER}
 def gathered_blocks(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
     """The kernels that only gather blocks of an array, each once, if only batched products and attention use them."""
     for gather in graph.of(Operator.GATHER):
-        if gather.kernel == NO_KERNEL or not _are_blocks(graph, gather) or not _only_gathers(graph, gather):
+        if gather.kernel == NO_KERNEL or not _are_blocks(graph, gather) or not only_gathers(graph, gather):
             continue
         users = {node.kernel for array in graph.written(gather.kernel) for node, _ in graph.uses(array)}
         if users and all(any(map(_multiplies_in_batches, graph.inside.get(kernel, ()))) for kernel in users):
@@ -38,7 +38,7 @@ def _are_blocks(graph: Graph, gather: Node) -> bool:
     return len([size for size in sizes if size > 1]) > 1 and prod(sizes) < source.elements
 
 
-def _only_gathers(graph: Graph, gather: Node) -> bool:
+def only_gathers(graph: Graph, gather: Node) -> bool:
     """Whether the kernel of a gather computes nothing else but indices."""
     least = graph.arrays[gather.gives[0]].elements
     large = [node for node in graph.inside[gather.kernel] if any(graph.arrays[array].elements >= least for array in node.gives)]
