@@ -9,7 +9,7 @@ from every import every
 from program_texts import program_text
 from recorded_calls import read as read_calls
 from roofline import rule_failures
-from roofline.analysis import analyze, evidence
+from roofline.analysis import analyze
 from roofline.analysis.changes import change
 from roofline.analysis.changes.state import State
 from roofline.analysis.evidence import with_evidence
@@ -21,6 +21,7 @@ from roofline.hlo.review import Review, labels
 from roofline.machine import Machine
 from roofline.machines.calibrations import calibration_for
 from roofline.rule_failures import RuleFailures
+from roofline.rules import order
 from roofline.sources import read
 from roofline.sources.embedded import programs_behind
 from roofline.sources.torch_trace import rows
@@ -56,7 +57,7 @@ def program(tmp_path: Path) -> Recording:
 
 def with_rule(monkeypatch: pytest.MonkeyPatch, rule: Callable[[object], Iterator[object]]) -> None:
     """Another rule before those that look at graphs."""
-    monkeypatch.setattr(evidence, "RULES", (rule, *evidence.RULES))
+    monkeypatch.setattr(order, "RULES", (rule, *order.RULES))
 
 
 def kinds(recording: Recording) -> set[str]:
