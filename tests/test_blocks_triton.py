@@ -7,12 +7,14 @@ import msgspec
 import numpy as np
 import pytest
 
+from every import every
 from frozen_kernels import frozen, one_of
 from roofline.blocks.occupancy import occupancy
 from roofline.blocks.results import with_shares
 from roofline.blocks.triton.addresses import Descriptor, corners, evaluate, whole
 from roofline.blocks.triton.chips import chip_for
 from roofline.blocks.triton.ir import read_ir, type_of
+from roofline.blocks.triton.layouts import layouts_of, touched_lines
 from roofline.blocks.triton.loops import dot_flops, trip_counts
 from roofline.blocks.triton.predicting import configuration_of, grid_of
 from roofline.blocks.triton.sass import read_sass
@@ -343,6 +345,37 @@ def test_blocks_that_return_early_do_nothing() -> None:
     (loop,) = wave.loops
     assert (loop.mean, loop.runs.tolist()) == (1, [True, True] + [False] * 6)
     assert work_of(kernel, {id(loop.operation): loop.mean}, wave.sides) == {"vector/fp32": 2 / 8 * 64}
+
+
+COLUMNS = """
+#blocked = #ttg.blocked<{sizePerThread = [1, 1], threadsPerWarp = [32, 1], warpsPerCTA = [1, 4], order = [0, 1]}>
+#blocked1 = #ttg.blocked<{sizePerThread = [1, 8], threadsPerWarp = [4, 8], warpsPerCTA = [4, 1], order = [1, 0]}>
+#loc9 = loc("k.py":9:0)
+  %a = tt.load %x : tensor<64x64x!tt.ptr<bf16>, LAYOUT> loc(#loc9)
+"""
+
+
+@every("layout, lines", [("#blocked", 32), ("#blocked1", 4)])
+def test_threads_along_a_column_touch_a_line_each(layout: str, lines: int) -> None:
+    # Rows of 8 KiB: 32 threads in a column have one each; 4 rows of 8 threads with 16 bytes each fill four lines.
+    text = """
+tt.func public @columns(%p: !tt.ptr<bf16>) {
+  %wide = arith.constant dense<4096> : tensor<64x1xi32>
+  %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+  %rows = tt.expand_dims %range {axis = 1 : i32} : tensor<64xi32> -> tensor<64x1xi32>
+  %columns = tt.expand_dims %range {axis = 0 : i32} : tensor<64xi32> -> tensor<1x64xi32>
+  %far = arith.muli %rows, %wide : tensor<64x1xi32>
+  %from = tt.broadcast %far : tensor<64x1xi32> -> tensor<64x64xi32>
+  %on = tt.broadcast %columns : tensor<1x64xi32> -> tensor<64x64xi32>
+  %at = arith.addi %from, %on : tensor<64x64xi32>
+  %base = tt.splat %p : !tt.ptr<bf16> -> tensor<64x64x!tt.ptr<bf16>>
+  %x = tt.addptr %base, %at : tensor<64x64x!tt.ptr<bf16>>, tensor<64x64xi32>
+  %a = tt.load %x : tensor<64x64x!tt.ptr<bf16>> loc("k.py":9:0)
+  tt.return
+}
+"""
+    samples = evaluate(read_ir(text), {}, (1, 1, 1), [0], whole)
+    assert touched_lines(layouts_of(COLUMNS.replace("LAYOUT", layout)), samples) == {("k.py", 9): lines}
 
 
 DESCRIBED = """

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ...errors import MissingExtra, SourceError
 from .addresses import Descriptor
+from .layouts import Layout, Line, layouts_of
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 WARP = 32
@@ -45,7 +47,9 @@ class Lowered(Struct, frozen=True, kw_only=True):
 
 
 class Binary(Struct, frozen=True, kw_only=True):
-    """The machine code of a configuration, with registers of a thread, bytes that spilled, the stack and shared memory of a block."""
+    """The machine code of a configuration, with registers of a thread, bytes that spilled, the stack and shared memory of a block, and the
+    layouts of its loads and stores.
+    """
 
     sass: str = ""
     registers: int = 0
@@ -53,6 +57,7 @@ class Binary(Struct, frozen=True, kw_only=True):
     stack: int = 0
     shared: int = 0
     warps: int = 4
+    layouts: tuple[tuple[Line, Layout], ...] = ()
     refused: str = ""
 
 
@@ -186,6 +191,7 @@ def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
         metadata: dict[str, Any] = {**options.__dict__, "target": None}
         try:
             code = stages["ttgir"](code, metadata)
+            layouts = layouts_of(code.str())
             if "ttg.warp_specialize" in code.str():
                 return Binary(refused="warps that run different programs (warp_specialize) are not predicted")
             code = stages["llir"](code, metadata)
@@ -196,7 +202,7 @@ def compile_ir(lowered: Lowered, capability: int, most_shared: int) -> Binary:
             (folder / "kernel.ptx").write_text(stages["ptx"](code, metadata))
         except Exception as error:  # of the compiler's passes
             return Binary(refused=_first_lines(error))
-        return _assembled(folder, capability, shared, warps)
+        return replace(_assembled(folder, capability, shared, warps), layouts=layouts)
 
 
 def _assembled(folder: Path, capability: int, shared: int, warps: int) -> Binary:

@@ -1,7 +1,7 @@
 """Triton's intermediate representation, read from its text: the operations of a kernel with their operands, loops and lines of source."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
@@ -171,6 +171,17 @@ class _Reader:
             name=named[1], results=results, operands=operands, text=plain, type=type_of(typed), line=number, file=file,
             carried=carried, body=tuple(body), otherwise=tuple(otherwise),
         )  # fmt: skip
+
+
+def located(text: str) -> Callable[[str], tuple[str, int]]:
+    """What gives the file and line of a row of this IR."""
+    reader = _Reader(text)
+
+    def place(row: str) -> tuple[str, int]:
+        found = _LOCATION.search(row)
+        return reader.place(found[1]) if found else ("", 0)
+
+    return place
 
 
 def read_ir(text: str) -> Kernel:

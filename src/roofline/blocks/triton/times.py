@@ -24,6 +24,7 @@ from .addresses import Evaluation, Known, evaluate, whole
 from .chips import Chip
 from .compiling import Binary, Lowered
 from .ir import Kernel, read_ir
+from .layouts import touched_lines
 from .loops import THREADS, trip_counts, unfused, width, without_rest
 from .sass import Instruction, Part, read_sass
 from .traffic import Traffic, traffic_of
@@ -78,7 +79,7 @@ def estimate(lowered: Lowered, binary: Binary, grid: tuple[int, int, int], chip:
         l1_bytes=chip.core.bytes("l1") - fits.blocks * binary.shared, l2_bytes=chip.l2_bytes / chip.core.l2_copies,
     )  # fmt: skip
     parts = unfused(code, everywhere.loops)
-    uses, varying = _uses(parts, everywhere, binary, fits, traffic, chip, lowered.ctas)
+    uses, varying = _uses(parts, everywhere, binary, fits, traffic, chip, lowered.ctas, touched_lines(binary.layouts, samples))
     of_block = work_of(kernel, {id(loop.operation): loop.mean for loop in everywhere.loops}, everywhere.sides)
     work = {resource: blocks * amount for resource, amount in of_block.items()}
     products = math.fsum(amount / chip.matrix_flops[name[7:]] for name, amount in of_block.items() if name[7:] in chip.matrix_flops)
@@ -118,7 +119,14 @@ def _whole(evaluation: Evaluation) -> np.ndarray:
 
 
 def _uses(
-    parts: tuple[Part, ...], everywhere: Evaluation, binary: Binary, fits: Occupancy, traffic: Traffic, chip: Chip, ctas: int
+    parts: tuple[Part, ...],
+    everywhere: Evaluation,
+    binary: Binary,
+    fits: Occupancy,
+    traffic: Traffic,
+    chip: Chip,
+    ctas: int,
+    lines: Mapping[Line, float],
 ) -> tuple[list[Uses], "Varying | None"]:
     """What a warp uses in blocks whose loops run least, and most often, and the loop by which they differ."""
     loops = everywhere.loops
@@ -143,7 +151,7 @@ def _uses(
     held = fits.blocks * binary.stack * THREADS * binary.warps <= room
     costs = Costs(
         core=chip.core, matrix_flops=chip.matrix_flops, warps=binary.warps, load_latency=load_latency, transfer=transfer, copied=copied,
-        local_passes=1.0 if held else 2.0,
+        local_passes=1.0 if held else 2.0, lines=lines,
     )  # fmt: skip
     warps = binary.warps * ctas
     whole_blocks = _whole(everywhere)

@@ -43,6 +43,7 @@ class Costs(Struct, frozen=True, kw_only=True):
     load_latency: Callable[[Instruction], float]
     transfer: Callable[[Instruction], float]
     copied: Callable[[Instruction], float]  # the bytes of all warps of a block, or of a bulk copy
+    lines: Mapping[Line, float] = {}  # of memory that a warp touches with one load or store, by line of source
     local_passes: float = 1.0  # of spilled registers between L1 and the core: twice as many if L1 cannot hold them
 
 
@@ -206,6 +207,8 @@ def use(instruction: Instruction, costs: Costs) -> dict[str, float]:
         uses["shared"] = max(1.0, 32 * size / core.shared_bytes)
         if name in LOCAL:
             uses["shared"] = uses["spills"] = costs.local_passes * 32 * size / core.l2_bytes
+        elif name in GLOBAL or name == "LDGSTS":  # each line of L1 is looked up in a cycle of its own
+            uses["shared"] = max(uses["shared"], costs.lines.get((instruction.file, instruction.line), 0.0))
         return uses
     if name == BULK_LOAD:
         uses["shared"] = costs.copied(instruction) / core.shared_bytes / costs.warps
