@@ -66,3 +66,15 @@ def test_a_program_that_no_change_helps_is_told_so_in_the_first_line() -> None:
 def test_gpus_have_every_candidate() -> None:
     recording, chip = measured_source("sample:train")
     assert candidates(recording, chip) == list(CANDIDATES)
+
+
+def test_the_interval_of_a_predicted_step_is_that_of_its_schedule() -> None:
+    program, chip = DATA / "steps" / "decoder_32b_v5p_4x4x4.hlo.gz", "v5p:4x4x4"
+    predicted = rl.analyze(program, chip).predicted
+    assert predicted is not None
+    report = rl.what_if(program, "set hbm=x1", chip)  # nothing changes
+    (point,) = [point for point in report.points if point.scope == "total"]
+    assert point.expected is not None
+    assert point.expected.low_s == pytest.approx(predicted.low_s, rel=0.01)
+    assert point.expected.high_s == pytest.approx(predicted.high_s, rel=0.01)
+    assert "uncertainty" not in rl.what_if(program, "set ici=x2", chip).summary  # both times have the same errors

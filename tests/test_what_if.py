@@ -703,7 +703,7 @@ def test_without_scopes_of_layers_the_whole_forward_pass_is_computed_again() -> 
 def test_a_change_within_its_bounds_is_said_to_be_no_certain_one(after_s: float, said: str) -> None:
     expected = Expected(time_s=after_s, low_s=0.8 * after_s, high_s=1.3 * after_s)
     point = Point(scope="average", time_s=after_s, before_s=1e-3, infeed_outfeed=True, expected=expected)
-    summary = _summary(replace(analyze(ATTENTION), points=(point,), changes=("scale", "batch=x1/2")))
+    summary = _summary(replace(analyze(ATTENTION), points=(point,), changes=("scale", "batch=x1/2")), is_measured=True)
     assert summary.endswith(f"{said}.")
     assert ("within the uncertainty" in summary) == bool(said)
 

@@ -165,7 +165,7 @@ def timed(recording: Recording, machine: Machine) -> Recording:
 
 def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     done = outcome(state, before)
-    after = _replayed(before, done.after, state) if before.schedules else done.after
+    after, played = _replayed(before, done.after, state) if before.schedules else (done.after, None)
     memory = state.memory and replace(state.memory, over_step=())  # the course of the program before the changes
     report = assemble(replace(after, kernels=(), memory=memory), state.after_machine)
     old = assemble(replace(before, kernels=()), state.machine)
@@ -176,7 +176,7 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
     notes = tuple(dict.fromkeys((*too_much, *report.input.notes, *state.notes, *state.failures)))
     found = replace(
         report,
-        points=tuple(_point(point, old, done.uncertainty) for point in report.points),
+        points=tuple(_point(point, old, done.uncertainty, played) for point in report.points),
         ops=ops,
         steps=tuple(replace(step, before_s=steps.get(step.step)) for step in report.steps),
         changes=tuple(words),
@@ -184,14 +184,23 @@ def _report(state: State, before: Recording, words: Sequence[str]) -> Report:
         findings=(),
     )
     host_notes = _host_note(found, done.uncertainty.launched, state.no_idle)
-    return replace(found, summary=_summary(found), input=replace(found.input, notes=(*host_notes, *found.input.notes)))
+    return replace(
+        found, summary=_summary(found, is_measured=played is None), input=replace(found.input, notes=(*host_notes, *found.input.notes))
+    )
 
 
-def _replayed(before: Recording, after: Recording, state: State) -> Recording:
-    """A program after changes whose schedule was played: what was hidden may be exposed now, and the other way round."""
+def _replayed(before: Recording, after: Recording, state: State) -> tuple[Recording, tuple[float, float]]:
+    """A program after changes whose schedule was played: what was hidden may be exposed now, and the other way round. And its time where
+    all ops take the low or the high bound of their predictions, as before the changes.
+    """
     ops = before.workload.ops
+    predicted = predictions(ops, state.machine, state.calibration)
     floor_s = PlacedOps(ops, state.machine, IDEAL).floor_s
-    return replayed(before, after, loads_of(ops, predictions(ops, state.machine, state.calibration), floor_s, state.machine))
+    middle, low, high = (
+        replayed(before, after, loads_of(ops, predicted, floor_s, state.machine, bound)) for bound in ("time_s", "low_s", "high_s")
+    )
+    time_s = middle.coverage.run_s or 0.0
+    return middle, (min(low.coverage.run_s or 0.0, time_s), max(high.coverage.run_s or 0.0, time_s))
 
 
 def _host_note(report: Report, launched: tuple[float, float] | None, no_idle: bool) -> tuple[str, ...]:
@@ -217,8 +226,8 @@ def _op(op: OpInfo, was: OpInfo | None, new: Changed | None) -> OpInfo:
     return replace(op, before_s=seconds, expected=expected, excess_s=None)
 
 
-def _point(point: Point, old: Report, uncertainty: Uncertainty) -> Point:
-    """A point with its time before, and bounds of its predicted time."""
+def _point(point: Point, old: Report, uncertainty: Uncertainty, played: tuple[float, float] | None) -> Point:
+    """A point with its time before, and bounds of its predicted time: those of a schedule that was ``played``, where it was."""
     same = [one for one in old.points if (one.scope, one.step, one.infeed_outfeed) == (point.scope, point.step, point.infeed_outfeed)]
     before = same[0].time_s if same else None
     if point.time_s is None:
@@ -227,6 +236,8 @@ def _point(point: Point, old: Report, uncertainty: Uncertainty) -> Point:
     if point.infeed_outfeed and point.busy_s is not None and old.steps:
         steps = len(old.steps) if point.scope == "total" else 1
     low_s, high_s = uncertainty.around(point.time_s, point.time_s if point.busy_s is None else point.busy_s, steps)
+    if played is not None:
+        low_s, high_s = played
     least = point.floor_s or 0.0
     expected = Expected(
         time_s=point.time_s,
@@ -237,8 +248,8 @@ def _point(point: Point, old: Report, uncertainty: Uncertainty) -> Point:
     return replace(point, before_s=before, expected=expected)
 
 
-def _summary(report: Report) -> str:
-    """The effect of the changes on a step, or on the whole run, in one sentence."""
+def _summary(report: Report, *, is_measured: bool) -> str:
+    """The effect of the changes on a step, or on the whole run, in one sentence. Two predictions share their errors."""
     point = _main(report)
     words = " ".join(report.changes)
     if point is None or point.expected is None or not point.before_s or point.time_s is None:
@@ -247,7 +258,7 @@ def _summary(report: Report) -> str:
     low, high = _shown(point.expected.low_s), _shown(point.expected.high_s)
     how = _compared(point.before_s, point.time_s)
     before, after = _shown(point.before_s), _shown(point.time_s)
-    if point.expected.low_s < point.before_s < point.expected.high_s and how != SAME:
+    if is_measured and point.expected.low_s < point.before_s < point.expected.high_s and how != SAME:
         how += WITHIN_UNCERTAINTY
     return f"{words}: {before} before, {after}{per} predicted ({low} to {high}), {how}."
 
