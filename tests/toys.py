@@ -1,5 +1,9 @@
 """Machines one can check by hand."""
 
+from typing import Any
+
+from msgspec.structs import asdict
+
 from roofline.machine import Machine
 from roofline.operation import Label
 from roofline.report import OpInfo
@@ -20,10 +24,10 @@ def toy() -> Machine:
 def label_of(text: str) -> Label:
     """A label as tests write it: ``where  does sizes``."""
     op = with_label_in_parts(OpInfo(id=0, rank=1, name="", label=text))
-    return Label(op.where, op.does, op.sizes)
+    return op.label_in_parts
 
 
-def parts_of_label(text: str) -> dict[str, str]:
+def parts_of_label(text: str) -> dict[str, Any]:
     """A label and its parts, as an op of a report has them."""
     label = label_of(text)
-    return {"label": text, "where": label.where, "does": label.does, "sizes": label.sizes}
+    return {"label": text, **asdict(label)}

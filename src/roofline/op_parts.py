@@ -116,6 +116,8 @@ def summed(ops: Sequence[OpInfo], *, name: str, label: Label, scope: str) -> OpI
         where=label.where,
         does=label.does,
         sizes=label.sizes,
+        format=label.format,
+        split=label.split,
         scope=scope,
         rank=min(op.rank for op in ops),
         count=sum(op.count for op in ops),

@@ -20,20 +20,25 @@ def width(number: str) -> float:
 
 
 class Label(Struct, frozen=True):
-    """A name of an op that a person recognises, in parts: where it was written, what it does in a word, and its sizes with number format.
+    """A name of an op that a person recognises, in parts: where it was written, what it does in a word, its sizes, their number format, and
+    how many parts its depth was ``split`` in, if it was. An array's format stands before its sizes.
 
-    >>> str(Label("layer0/mlp", "dot", "8192×2048×8192 bf16"))
-    'layer0/mlp  dot 8192×2048×8192 bf16'
+    >>> str(Label("layer0/mlp", "dot", "8192×2048×8192", "bf16")), str(Label("", "sum", "[8,16]", "fp32"))
+    ('layer0/mlp  dot 8192×2048×8192 bf16', 'sum fp32[8,16]')
     """
 
     where: str = ""
     does: str = ""
     sizes: str = ""
+    format: str = ""
+    split: int = 0
 
     @property
     def what(self) -> str:
         """What the op does, without where."""
-        return f"{self.does} {self.sizes}" if self.sizes else self.does
+        sized = f"{self.format}{self.sizes}" if self.sizes.startswith("[") else f"{self.sizes} {self.format}".strip()
+        words = f"{self.does} {sized}" if sized else self.does
+        return f"{words}, depth split in {self.split}" if self.split else words
 
     def __str__(self) -> str:
         return f"{self.where}  {self.what}" if self.where else self.what

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from .cost import moves, sum_or_unknown
-from .operation import Compiled, Operation
+from .operation import Compiled, Label, Operation
 from .resource import HBM, XLU, named
 from .workload import Row
 
@@ -110,7 +110,8 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     """One operation on the machine: totals over all executions. Ratios and differences of them are properties, and written by `WrittenOp`.
 
     An amount that is not wholly known is ``None``; its known part, which the minimum time counts, is in ``known``. ``label`` is a name that
-    a person recognises, made of ``where`` it was written, what it ``does`` in a word, and its ``sizes`` with their number format.
+    a person recognises, made of ``where`` it was written, what it ``does`` in a word, its ``sizes``, their number ``format``, and
+    into how many parts its depth is ``split``.
     ``operation`` describes one execution by its sizes, ``shapes`` those of the first arrays, where a recording without programs has them.
     ``needed`` is the work that the model needed, where that is less than ``work``, and ``needed_s`` its minimum time;
     ``unneeded`` is the rest by class (``recomputed``, ``masked``, ``dense``, ``layout``, …), in FLOP where there are any, else in bytes.
@@ -133,6 +134,8 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     where: str = ""
     does: str = ""
     sizes: str = ""
+    format: str = ""
+    split: int = 0
     count: Number = 1
     kernels: Number | None = None
     time_s: Number | None = None
@@ -180,7 +183,11 @@ class OpInfo(Row, frozen=True, kw_only=True, gc=False):
     @property
     def what(self) -> str:
         """What it does, without where: its operation, sizes and number format."""
-        return f"{self.does} {self.sizes}" if self.sizes else self.does
+        return self.label_in_parts.what
+
+    @property
+    def label_in_parts(self) -> Label:
+        return Label(self.where, self.does, self.sizes, self.format, self.split)
 
     @property
     def own_s(self) -> Number | None:

@@ -55,6 +55,8 @@ class _Rows:
             where=label.where,
             does=label.does,
             sizes=label.sizes,
+            format=label.format,
+            split=label.split,
             count=op.count,
             kernels=op.kernels,
             time_s=op.time_s,

@@ -24,11 +24,13 @@ MEMORY_PARTS = ("peak_bytes", "arguments", "outputs", "donated", "constants", "t
 class BaselineOp(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Ops of one kind, summed; with their measured time where a condition compares times.
 
-    ``executions`` is how often they ran, if that differs from the number of their kernels; ``does`` says what they do, in a word.
+    ``executions`` is how often they ran, if that differs from the number of their kernels; ``does`` says what they do, in a word, and
+    ``sizes`` of what.
     """
 
     op: str
     does: str = ""
+    sizes: str = ""
     launches: Number = 0
     executions: Number | None = None
     flops: Number = 0
@@ -84,6 +86,7 @@ def summed_ops(ops: Iterable[OpInfo], *, timed: bool = False) -> dict[str, Basel
         key: BaselineOp(
             op=key,
             does=stem(mine[0].does) if mine[0].what == mine[0].name else mine[0].does,
+            sizes=mine[0].sizes,
             launches=_sum(mine, "launches"),
             executions=None if _sum(mine, "executions") == _sum(mine, "launches") else _sum(mine, "executions"),
             flops=_sum(mine, "flops"),

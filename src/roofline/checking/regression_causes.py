@@ -74,20 +74,14 @@ def _what(row: str) -> str:
     return row.rpartition(": ")[2]
 
 
-def _without_format(what: str) -> str:
-    """``dot 8×8×8`` of ``dot 8×8×8 bf16``: a product in another number format is still the same product."""
-    shape, _, format = what.rpartition(" ")
-    return shape if format in DTYPES else what
-
-
 def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> list[str]:
     """Products that run more often, or are new while no old one was removed: by operation and shape, in any scope and format."""
 
-    def products(of: dict[str, BaselineOp]) -> dict[str, tuple[Number, Number]]:
-        counts: dict[str, tuple[Number, Number]] = {}
+    def products(of: dict[str, BaselineOp]) -> dict[tuple[str, str], tuple[Number, Number]]:
+        counts: dict[tuple[str, str], tuple[Number, Number]] = {}
         for row in of.values():
             if row.does in PRODUCTS and row.flops:
-                what = _without_format(_what(row.op))
+                what = row.does, row.sizes
                 runs, flops = counts.get(what, (0, 0))
                 counts[what] = runs + (row.launches if row.executions is None else row.executions), flops + row.flops
         return counts
@@ -98,7 +92,7 @@ def _repeated(rows: dict[str, BaselineOp], before: dict[str, BaselineOp]) -> lis
     added = {what: runs - then.get(what, (0, 0))[0] for what, (runs, _) in now.items()}
     # A product that is split into more kernels has the same FLOP, so it does not run more often.
     more = sorted((one for one in now if added[one] > 0 and now[one][1] > then.get(one, (0, 0))[1]), key=lambda one: -added[one])
-    names = {_without_format(_what(row.op)): _what(row.op) for row in rows.values()}
+    names = {(row.does, row.sizes): _what(row.op) for row in rows.values()}
     return [
         f"more matrix work: {names[what]} runs {plain(now[what][0])} times, {plain(then.get(what, (0, 0))[0])} in the baseline"
         for what in more[:LISTED]

@@ -24,7 +24,7 @@ from ..report import MachineInfo, Number, OpInfo, Report
 from ..resource import HBM
 from ..units import percent, plain, show, signed_percent
 from ..workload import NO_COVERAGE
-from .matching import CATEGORY, Match, formats, in_other_format, matched_ops
+from .matching import CATEGORY, Match, matched_ops, without_format
 from .promises import more_work, promises_kept
 from .runs import FIGURES, TIMES, amounts_of, change_of, changes_between, counted
 from .values import (
@@ -281,15 +281,17 @@ def _op_change(kind: str, before: Sequence[Sequence[OpInfo]], after: Sequence[Se
     seconds = change_of(basis, "s", *([(side.time_s if basis == TIME else side.floor_s) or 0.0 for side in sides] for sides in (old, new)))
     starts = change_of("launches", "", *([side.launches for side in sides] for sides in (old, new)))
     matched = "new" if not any(before) else "both" if any(after) else "gone"
-    was = {kind_of(op) for ops in before for op in ops}
-    reasons = [_other_kind(name, kind) for name in sorted(was)] if matched == "both" and kind not in was else []
+    was = {kind_of(op): op for ops in before for op in ops}
+    now = next((op for ops in after for op in ops), None)
+    reasons = [_other_kind(name, was[name], now) for name in sorted(was)] if matched == "both" and kind not in was and now else []
     if matched == "both" and seconds.change:
         reasons += _reasons(old, new, starts, basis)
     return OpChange(op=kind, seconds=seconds, launches=starts, matched=matched, reasons=tuple(reasons))
 
 
-def _other_kind(before: str, after: str) -> str:
-    return f"number format {formats(before)} → {formats(after)}" if in_other_format(before, after) else f"before: {before}"
+def _other_kind(name: str, before: OpInfo, after: OpInfo) -> str:
+    is_same = before.format and after.format and without_format(before) == without_format(after)
+    return f"number format {before.format} → {after.format}" if is_same else f"before: {name}"
 
 
 def _reasons(before: Sequence[Side], after: Sequence[Side], starts: Change, basis: str) -> list[str]:

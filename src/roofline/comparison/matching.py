@@ -5,17 +5,16 @@ move; by kind in another number format; by module and name, or name alone, where
 the same with another shape. The ops of a category that remain unmatched are one row. Any other op is new or has vanished.
 """
 
-import re
 from collections.abc import Callable, Hashable, Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..checking.baselines import kind_of, operation_of
-from ..dtypes import DTYPES
+from ..operation import Label
 from ..report import OpInfo
 
 CATEGORY, NEW, VANISHED = "category", "new", "vanished"
-_FORMATS = re.compile(rf"(?<![\w×])(?:{'|'.join(sorted(DTYPES, key=len, reverse=True))})(?![\w×])")
 
 Key = Callable[[OpInfo], Hashable]
 
@@ -30,7 +29,7 @@ class Match(Struct, frozen=True):
 
 def matched_ops(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[Match]:
     """Every op of both reports in exactly one match."""
-    reformatted = _in_other_formats(*({kind_of(op) for op in ops} for ops in (before, after)))
+    reformatted = _in_other_formats(before, after)
     passes: tuple[tuple[str, Key], ...] = (
         ("module and name", lambda op: (op.module, op.name, op.label)),
         ("label", lambda op: op.label or (op.module, op.name)),
@@ -53,26 +52,17 @@ def matched_ops(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> list[Match
     return [*matches, *(Match(VANISHED, [op], []) for op in before), *(Match(NEW, [], [op]) for op in after)]
 
 
-def in_other_format(kind: str, other: str) -> bool:
-    """Whether two kinds of ops differ only in their number formats."""
-    return kind != other and _FORMATS.sub("", kind) == _FORMATS.sub("", other)
+def without_format(op: OpInfo) -> Label:
+    """What an op does and where, whatever its number format."""
+    return replace(op.label_in_parts, where=op.scope, format="")
 
 
-def formats(kind: str) -> str:
-    return " ".join(dict.fromkeys(_FORMATS.findall(kind)))
-
-
-def _in_other_formats(before: set[str], after: set[str]) -> dict[str, str]:
+def _in_other_formats(before: Sequence[OpInfo], after: Sequence[OpInfo]) -> dict[str, Label]:
     """Kinds of ops that only one report has, and that the other has in another number format; only where the match is unique."""
-    sides: list[dict[str, list[str]]] = []
-    for kinds in (before - after, after - before):
-        side: dict[str, list[str]] = {}
-        for kind in kinds:
-            side.setdefault(_FORMATS.sub("", kind), []).append(kind)
-        sides.append(side)
-    gone, new = sides
-    unique = [text for text, kinds in gone.items() if len(kinds) == len(new.get(text, ())) == 1]
-    return {kind: text for text in unique for kind in (*gone[text], *new[text])}
+    was, now = ({kind_of(op): without_format(op) for op in ops if op.format} for ops in (before, after))
+    gone, new = ([label for kind, label in mine.items() if kind not in others] for mine, others in ((was, now), (now, was)))
+    unique = {label for label in gone if gone.count(label) == new.count(label) == 1}
+    return {kind: label for kind, label in {**was, **now}.items() if label in unique and not (kind in was and kind in now)}
 
 
 def _paired(before: Iterable[OpInfo], after: Iterable[OpInfo], key: Key) -> list[tuple[OpInfo, OpInfo]]:

@@ -110,12 +110,13 @@ def _starred(op: OpInfo, scopes: dict[str, str]) -> Label:
         if where not in scopes:
             scopes[where] = _NUMBER.sub("*", where)
         where = scopes[where]
-    return Label(where, stem(op.does) if op.what == op.name else op.does, op.sizes)
+    label = op.label_in_parts
+    return replace(label, where=where, does=stem(op.does) if label.what == op.name else op.does)
 
 
 def _label(ops: Sequence[OpInfo]) -> Label:
     """The label of ops that fold: their common label, or one with ``*`` for the numbers that differ."""
-    labels = {Label(op.where, op.does, op.sizes) for op in ops}
+    labels = {op.label_in_parts for op in ops}
     return labels.pop() if len(labels) == 1 else _starred(ops[0], {})
 
 

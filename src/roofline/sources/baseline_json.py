@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 
 from ..checking.baselines import SCHEMA, Baseline, BaselineOp
+from ..dtypes import DTYPES
 from ..errors import SourceError
 from ..files.output_files import write_file
 from .files import all_of
@@ -18,12 +19,14 @@ def read_baseline(path: str | Path) -> Baseline:
         raise SourceError(f"{path}: not a baseline of roofline: {error}; write it again with --update") from None
     if baseline.schema != SCHEMA:
         raise SourceError(f"{path}: schema {baseline.schema!r} is not supported; this version reads {SCHEMA!r}")
-    ops = tuple([row if row.does else _with_word(row) for row in baseline.ops])  # as earlier versions wrote them
+    ops = tuple([row if row.does else _in_parts(row) for row in baseline.ops])  # as earlier versions wrote them
     return msgspec.structs.replace(baseline, file=str(path), ops=ops)
 
 
-def _with_word(row: BaselineOp) -> BaselineOp:
-    return msgspec.structs.replace(row, does=row.op.rpartition(": ")[2].partition(" ")[0])
+def _in_parts(row: BaselineOp) -> BaselineOp:
+    does, _, sizes = row.op.rpartition(": ")[2].partition(" ")
+    sized, _, last = sizes.rpartition(" ")
+    return msgspec.structs.replace(row, does=does, sizes=sized if last in DTYPES else sizes)
 
 
 def write_baseline(path: str | Path, baseline: Baseline) -> None:

@@ -7,11 +7,12 @@ import msgspec
 from msgspec.structs import replace
 
 from ..cost import Cost
+from ..dtypes import DTYPES
 from ..errors import SourceError
 from ..files.input_limits import check_limit
 from ..grouping.folding import fold_infos
 from ..machine import Machine
-from ..operation import UNSTATED, Label
+from ..operation import UNSTATED
 from ..report import SCHEMA, AvoidableInfo, OpInfo, Report
 from ..rules.words import rule_kinds
 from ..workload import Avoidable, Counters, Op, Recording, Saves, Share, StepsOnDevice, Usual, Workload
@@ -47,7 +48,12 @@ def with_label_in_parts(op: OpInfo) -> OpInfo:
     does, *words = what.split(" ")
     while words and not any(letter.isdigit() for letter in words[0]):
         does = f"{does} {words.pop(0)}"
-    return replace(op, where=where, does=does, sizes=" ".join(words))
+    sizes = " ".join(words)
+    first, bracket, rest = sizes.partition("[")
+    if bracket and first in DTYPES:
+        return replace(op, where=where, does=does, sizes=f"[{rest}", format=first)
+    sized, _, last = sizes.rpartition(" ")
+    return replace(op, where=where, does=does, **({"sizes": sized, "format": last} if last in DTYPES else {"sizes": sizes}))
 
 
 def stored_report(name: str | Path) -> Report | None:
@@ -94,7 +100,7 @@ def as_recording(report: Report, files: tuple[str, ...] = ()) -> Recording:
 def _op(op: OpInfo, by_step: tuple[Share, ...], by_device: tuple[Share, ...], both: tuple[StepsOnDevice, ...]) -> Op:
     return Op(
         name=op.name,
-        label=Label(op.where, op.does, op.sizes),
+        label=op.label_in_parts,
         cost=Cost.of({**op.work, **op.bytes, **op.hops}) + Cost.of(op.known),
         count=op.count,
         kernels=op.kernels,

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 from ..cost import Cost
 from ..formulas.network import Network
 from ..graph.fusion import grouped
-from ..operation import Label
 from ..resource import HBM
 from ..rule_failures import RuleFailures
 from ..torch_prices import price
@@ -156,7 +155,7 @@ def _kernel(nodes: Sequence[Node], makers: Sequence[dict[int, int]], group: list
         first,
         name=f"fused {' '.join(names)}",
         cost=cost,
-        label=Label(scope, f"{', '.join(names)}:", nodes[largest].op.label.sizes),
+        label=replace(nodes[largest].op.label, where=scope, does=f"{', '.join(names)}:"),
         category="reduction fusion" if reduces else "pointwise fusion",
         scope=scope,
         avoidable=(),

@@ -85,4 +85,4 @@ def label(scope: str, call: Call, number: str) -> Label:
     """
     name = call.op.rpartition("::")[2]
     shapes = ", ".join("x".join(map(str, tensor.shape)) or "scalar" for tensor in call.all_tensors[:3])
-    return Label(scope, name, " ".join(word for word in (shapes, number) if word))
+    return Label(scope, name, shapes, number)

@@ -50,6 +50,8 @@ class Wording(Struct, frozen=True):
 
     main: str
     sizes: str
+    format: str = ""
+    split: int = 0
     is_product: bool = False
 
 
@@ -61,12 +63,13 @@ def wording(instruction: Instruction, product: Product | None, split: bool, part
     if not shape.is_array:
         shape = next((leaf for leaf in shape.leaves if leaf.is_array), shape)
     if product is None:
-        return Wording(_main(instruction, parts), _array(shape.dtype, shape.dims) if shape.is_array else "")
+        main = _main(instruction, parts)
+        return Wording(main, _array(shape.dims), _format(shape.dtype)) if shape.is_array else Wording(main, "")
     number = _multiplied_in(product, shape)
     if split:
         whole = f"{product.rows}×{product.batch * product.depth}×{product.columns}"
-        return Wording("dot", f"{whole} {number}, depth split in {product.batch}", is_product=True)
-    return Wording("dot", f"{product} {number}", is_product=True)
+        return Wording("dot", whole, number, product.batch, is_product=True)
+    return Wording("dot", str(product), number, is_product=True)
 
 
 def _multiplied_in(product: Product, result: Shape) -> str:
@@ -88,7 +91,7 @@ def label(instruction: Instruction, words: Wording, parts: Iterable[Instruction]
         does = words.main  # a cast or a transpose made for a product
     else:
         does = _word(origin.op_name, words.main)
-    return Label(where, does, words.sizes)
+    return Label(where, does, words.sizes, words.format, words.split)
 
 
 def _product_word(name: str, otherwise: str) -> str:
@@ -131,8 +134,8 @@ def _fused_word(name: str) -> str:
 
 
 @lru_cache(maxsize=1_000)  # a program has few sizes
-def _array(dtype: str, dims: tuple[int, ...]) -> str:
-    return f"{_format(dtype)}[{','.join(map(str, dims))}]"
+def _array(dims: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, dims))}]"
 
 
 def _format(name: str) -> str:

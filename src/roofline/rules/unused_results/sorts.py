@@ -62,7 +62,7 @@ def undone_sorts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
 
 class _Rows(Struct):
     """What a program computes of sorted rows, element by element: the arrays, the kernels, how many elements are ``drawn`` of each row, and
-    whether the running sum of a row is compared with a threshold, and elements of a row are chosen by that.
+    whether elements of a row are chosen by a threshold on its running sum.
     """
 
     arrays: list[int]

@@ -124,4 +124,4 @@ def label(name: str, args: Sequence[Any]) -> Label:
         return Label(does=short)
     shapes = ", ".join("x".join(map(str, tensor.shape)) for tensor in tensors)
     number = next((tensor.dtype.name for tensor in tensors if tensor.dtype is not None), "")
-    return Label(does=short, sizes=f"{shapes} {number}".rstrip())
+    return Label(does=short, sizes=shapes, format=number)
