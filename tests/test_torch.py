@@ -345,6 +345,18 @@ def test_fusion_keeps_what_is_used_elsewhere_and_never_runs_a_product_inside() -
     assert sorted(op.name for op in ops) == ["add", "mm", "relu"]
 
 
+def test_messages_that_are_compiled_take_what_the_finding_about_them_says() -> None:
+    def layer(x: Any, w: Any, sources: Any, targets: Any) -> Any:
+        return torch.zeros_like(x).index_add_(0, targets, (x @ w)[sources])
+
+    arguments = meta(10_000, 128), meta(128, 128), meta(500_000, of=torch.int64), meta(500_000, of=torch.int64)
+    eager, compiled = (rl.torch.analyze(layer, chip="h100", compile=compile)(*arguments) for compile in (False, True))
+    (told,) = (finding for finding in eager.findings if finding.kind == "unfused-chain")
+    before_s, after_s = (report.points[0].floors_s or 0 for report in (eager, compiled))
+    assert before_s - after_s == pytest.approx(told.saving_s, rel=0.01)
+    assert sorted(op.name for op in compiled.ops) == ["fused index index_add_", "mm", "zeros_like"]  # the zeros are there before
+
+
 def test_two_reductions_over_different_rows_are_two_kernels() -> None:
     def both(x: Any) -> Any:
         y = torch.relu(x)

@@ -3,8 +3,9 @@
 Operators become one kernel if one produces an operand of the other, they iterate over the same elements (or over the rows that a
 reduction of the group makes of them), the results of none are read at many positions, their reductions have the same rows, and no
 operator outside has to run between them, up to as many as one kernel replaces (`graph.fusion`). The kernel reads once every tensor that
-its operators need and do not make, and writes the tensors that are needed outside. Products, convolutions, attention, sorts and scatters
-are kernels of their own. The foreach operators of an optimizer become one kernel.
+its operators need and do not make, and writes the tensors that are needed outside. A scatter adds up what the kernel computes for it, into
+what another one wrote. Products, convolutions, attention and sorts are kernels of their own. The foreach operators of an optimizer become
+one kernel.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ from .lower import Fused, graph_of
 from .recorder import Kept, Seen
 from .workload import WHERE, op_of, repeated
 
-OPTIMIZER = "optimizer"
+OPTIMIZER, SCATTER = "optimizer", "scatter"
 MOST_READS = 4  # of each element, above which Inductor stores it (torch._inductor.config.realize_reads_threshold)
 FUSIBLE = POINTWISE | REDUCING | {OPTIMIZER}
 
@@ -107,7 +108,17 @@ def _may_join(
     nodes: Sequence[Node], makers: Sequence[dict[int, int]], stored: set[int], first: Sequence[int], second: Sequence[int]
 ) -> bool:
     taken = {maker for index in second for maker in makers[index].values()}
+    if any(nodes[index].op.category == SCATTER for index in (*first, *second)):
+        return len(second) == 1 and _are_scattered(nodes, makers, first, second[0])
     return stored.isdisjoint(taken.intersection(first)) and _are_alike(nodes, first, second)
+
+
+def _are_scattered(nodes: Sequence[Node], makers: Sequence[dict[int, int]], first: Sequence[int], scatter: int) -> bool:
+    """Whether a group computes, element by element, what a scatter adds to something else."""
+    target = nodes[scatter].seen.operands[0][0] if nodes[scatter].seen.operands else None
+    if target is None or makers[scatter].get(target) in first:
+        return False
+    return all(nodes[index].op.category in POINTWISE and nodes[index].elements == nodes[scatter].elements for index in first)
 
 
 def _are_alike(nodes: Sequence[Node], first: Sequence[int], second: Sequence[int]) -> bool:
