@@ -5,7 +5,8 @@ its saving is left. The step became shorter by what all findings that are gone b
 it is the only one; findings about what binds kernels count only where no other is gone, because their kernels change with every decision.
 
 A profiler adds to the time of a step, and to a changed program another amount. Where both reports know the time of a step without it, that
-is what is compared; a CPU runs its ops in the time that it shares with the profiler, so their savings shrink in proportion.
+is what is compared; a CPU runs its ops in the time that it shares with the profiler, so their savings shrink in proportion, and so do those
+of a device that worked longer than a step takes without the profiler.
 """
 
 from collections.abc import Iterable, Sequence
@@ -103,7 +104,7 @@ def promises_kept(before: Report, after: Report, files: tuple[str, str] = ("befo
         return None
     is_step, unprofiled = was.scope == "average", bool(was.unprofiled_s and now.unprofiled_s)
     before_s, after_s = (_without_profiler(point) if unprofiled else point.time_s or 0.0 for point in (was, now))
-    shrunk = before_s / was.time_s if before.machine.kind == "cpu" else 1.0
+    shrunk = before_s / was.time_s if before.machine.kind == "cpu" else min(before_s / (was.busy_s or before_s), 1.0)
     left = _summed(after.findings, is_step)
     promised = _promised(before.findings, is_step, was.time_s)
     found = [msgspec.structs.replace(one, left_s=left.get((one.kind, one.title), 0.0)) for one in promised]

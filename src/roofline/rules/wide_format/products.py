@@ -66,7 +66,8 @@ class _WideProducts:
             return self._widened(kernel, narrow)
         if unit.kind == "fp64":
             return Avoidable(kind=KIND, instead=self._in(kernel, self._backend.unit("fp32"), 0.5), group=double_group(self._graph))
-        if kernel in self._exceptions or _is_elementwise(node) or _is_complex(self._graph, node) or self._is_solved(kernel):
+        is_few = kernel in self._exceptions and node.operator not in _ATTENTION  # in fp32 that takes far longer than its FLOP say
+        if is_few or _is_elementwise(node) or _is_complex(self._graph, node) or self._is_solved(kernel):
             return None
         if unit.kind != "fp32" or self._widened_in:
             return None if self._would_compute_functions(kernel) else self._in_bf16(kernel)
