@@ -135,7 +135,7 @@ def test_an_argument_and_its_next_value_have_one_shape_over_all_devices() -> Non
         whole = f32[256] parameter(0), sharding={replicated}
         divided = f32[256] parameter(1), sharding={devices=[4]<=[4]}
         ROOT r = f32[256] add(whole, divided)"""
-    owners = {divided: owners_of(replace(module(text), result_sharding=sharding)) for divided, sharding in PARTITIONED.items()}
+    owners = {divided: owners_of(replace(module(text), result_sharding=sharding), "gpu") for divided, sharding in PARTITIONED.items()}
     assert owners == {True: {"whole": "inputs", "divided": "state"}, False: {"whole": "state", "divided": "inputs"}}
 
 

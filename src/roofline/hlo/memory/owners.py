@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ...peak_memory import LiveBuffer, LiveLayer
 from ..ir.module import Computation, HloModule, Instruction
+from ..ir.platforms import Platform
 from ..ir.scopes import direction
 from ..ir.shapes import Shape
 from ..ir.shardings import parse_sharding, parts_of, ways
@@ -27,13 +28,16 @@ _RENAMES = frozenset(("bitcast", "copy", "copy-start", "copy-done", "get-tuple-e
 Place = tuple[str, int]  # an instruction's name, and the number of an element of its result
 
 
-def owners_of(module: HloModule) -> dict[str, str]:
-    """The owners of arrays by the name of the instruction that makes them; those of others follow from their kind (`OF_KIND`)."""
+def owners_of(module: HloModule, platform: Platform) -> dict[str, str]:
+    """The owners of arrays by the name of the instruction that makes them; those of others follow from their kind (`OF_KIND`).
+
+    Which arguments products are with is asked of programs for TPUs alone: elsewhere programs are as long as their layers are many.
+    """
     owners = dict(_kept(module.entry_computation))
     owners |= _exchanged(module)
     for computation in module:
         owners |= _stacks(module, computation)
-    return owners | _arguments(module)
+    return owners | _arguments(module, platform)
 
 
 def layers_of(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveLayer, ...]:
@@ -80,14 +84,16 @@ def _exchanged(module: HloModule) -> Iterator[tuple[str, str]]:
             yield instruction.name, EXCHANGED
 
 
-def _arguments(module: HloModule) -> dict[str, str]:
+def _arguments(module: HloModule, platform: Platform) -> dict[str, str]:
     """The owners of the program's parameters: `STATE` where no result tells weights from the rest."""
     entry = module.entry_computation
     root = entry.root_instruction
     results = list(root.operands) if root.opcode == "tuple" else [entry.root]
     parameters = dict(enumerate(entry.parameters))
     returned = {alias.parameter: alias.output[0] for alias in module.aliases if len(alias.output) == 1 and not alias.index}
-    served = None if _trains(module) else {argument.key[1] for argument in inputs_of(Program(module)) if argument.is_weight}
+    served = None
+    if platform == "tpu" and not _trains(module):
+        served = {argument.key[1] for argument in inputs_of(Program(module)) if argument.is_weight}
     if served is None:
         free = {number: index for number, index in parameters.items() if number not in returned}
         returned |= _alike(module, free, results, returned.values())

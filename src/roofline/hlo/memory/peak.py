@@ -72,6 +72,7 @@ def _assigned(module: HloModule, platform: Platform, allocations: Sequence[Alloc
     gaps = sum(buffer.bytes for buffer in buffers if buffer.kind == "unused")
     peak = _memory(
         module,
+        platform,
         ASSIGNED,
         buffers,
         arguments=sum(allocation.bytes for allocation in allocations if allocation.is_argument),
@@ -111,6 +112,7 @@ def _by_liveness(module: HloModule, platform: Platform) -> PeakMemory:
     heap = Heap(liveness).bytes if platform == "tpu" and module.is_scheduled else live
     peak = _memory(
         module,
+        platform,
         SCHEDULED if module.is_scheduled else IN_PROGRAM_ORDER,
         [
             *(buffer("argument", value) for value in arguments),
@@ -136,6 +138,7 @@ def _temporaries(module: HloModule, liveness: Liveness) -> list[LiveBuffer]:
 
 def _memory(
     module: HloModule,
+    platform: Platform,
     method: str,
     buffers: Iterable[LiveBuffer],
     *,
@@ -161,14 +164,14 @@ def _memory(
         constants=constants,
         temporaries=temporaries,
         at_peak=tuple(sorted(rows, key=lambda row: (-row.bytes, row.kind, row.scope))),
-        owners=_by_owner(module, every),
+        owners=_by_owner(module, platform, every),
         largest=largest_buffers(module, every),
     )
 
 
-def _by_owner(module: HloModule, buffers: Iterable[LiveBuffer]) -> tuple[LiveOwner, ...]:
+def _by_owner(module: HloModule, platform: Platform, buffers: Iterable[LiveBuffer]) -> tuple[LiveOwner, ...]:
     """The arrays by what they are for, the most bytes first."""
-    owners = owners_of(module)
+    owners = owners_of(module, platform)
     holders: dict[str, list[LiveBuffer]] = {}
     for buffer in buffers:
         if buffer.bytes:
