@@ -18,7 +18,7 @@ from roofline.blocks.triton.layouts import layouts_of, touched_lines
 from roofline.blocks.triton.loops import dot_flops, trip_counts
 from roofline.blocks.triton.predicting import configuration_of, grid_of
 from roofline.blocks.triton.sass import read_sass
-from roofline.blocks.triton.times import Demand, combined, estimate, timed
+from roofline.blocks.triton.times import MOST_BLOCKS, Demand, combined, estimate, spread_over, timed
 from roofline.blocks.triton.traffic import tile_bytes, traffic_of
 from roofline.blocks.triton.work import work_of
 from roofline.errors import UsageError
@@ -306,6 +306,13 @@ def test_windows_that_overlap_count_what_they_share_once() -> None:
     wave, samples = evaluate(kernel, {}, (4, 1, 1), range(4)), evaluate(kernel, {}, (4, 1, 1), range(4), whole)
     found = traffic_of(wave, samples, blocks=4, per_core=1, l1_bytes=1e9, l2_bytes=1e9)
     assert found.hbm == 4 * (64 + 8) * 4  # 64 values, and 8 more of the window behind
+
+
+def test_blocks_that_are_looked_at_fulfil_conditions_as_often_as_all() -> None:
+    chosen = spread_over(4 * MOST_BLOCKS)
+    assert (chosen[0], chosen[-1]) == (0, 4 * MOST_BLOCKS - 1)
+    assert np.bincount(chosen % 4) / len(chosen) == pytest.approx([0.25] * 4, abs=0.02)
+    assert spread_over(7).tolist() == list(range(7))
 
 
 RETURNS = """

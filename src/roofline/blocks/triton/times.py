@@ -99,13 +99,21 @@ def _evaluations(
     """What a wave of blocks in the middle touches, whole tiles of a few blocks, some of which run most of the code, and the loops of blocks
     all over the grid. Blocks that return early leave their places to others, so a wave has more of them.
     """
-    spread = np.unique(np.linspace(0, blocks - 1, min(blocks, MOST_BLOCKS)).astype(np.int64))
+    spread = spread_over(blocks)
     everywhere = evaluate(kernel, arguments, grid, [int(block) for block in spread])
     length = min(blocks, round(slots / float(np.mean(everywhere.code))), MOST_BLOCKS)
     first = (blocks - length) // 2
     wave = evaluate(kernel, arguments, grid, range(first, first + length))
     few = sorted({*_some(spread), *_some(spread[_whole(everywhere)])})
     return wave, evaluate(kernel, arguments, grid, few, whole), everywhere
+
+
+def spread_over(blocks: int) -> np.ndarray:
+    """All blocks, or one at random of each of equal parts: at equal distances all could fulfil one condition, such as to be even."""
+    if blocks <= MOST_BLOCKS:
+        return np.arange(blocks)
+    chosen = ((np.arange(MOST_BLOCKS) + np.random.default_rng(0).random(MOST_BLOCKS)) * blocks / MOST_BLOCKS).astype(np.int64)
+    return np.union1d(chosen, [0, blocks - 1])
 
 
 def _some(blocks: np.ndarray) -> list[int]:

@@ -37,7 +37,7 @@ def tile_bytes(access: Access) -> float:
         return access.tile.elements * float(SECTOR)
     sizes = [len(block) for block in touched]
     runs = np.ones(len(sizes), bool) if access.runs is None else np.broadcast_to(access.runs, (len(sizes),))
-    return float(np.mean(sizes, where=runs)) * SECTOR if runs.any() else 0.0
+    return float(np.mean(sizes, where=runs)) * SECTOR if runs.any() else float(access.tile.elements * access.tile.bytes)
 
 
 def _sectors(access: Access) -> list[np.ndarray] | None:
