@@ -25,8 +25,11 @@ FOLDER = Path(__file__).parent / "data" / "recorded_calls"
 def read(name: str) -> tuple[list[Seen], Kept]:
     """The calls of a program, and what is live when it ends."""
     program = json.loads((FOLDER / f"{name}.json").read_text())
-    returned = tuple((_argument(tensor), (memory, offset)) for tensor, (memory, offset) in program.get("returned", ()))
-    return [_seen(call) for call in program["calls"]], Kept(returned, frozenset(program["kept"]))
+    returned, gradients = (
+        tuple((_argument(tensor), (memory, offset)) for tensor, (memory, offset) in program.get(key, ()))
+        for key in ("returned", "gradients")
+    )
+    return [_seen(call) for call in program["calls"]], Kept(returned, frozenset(program["kept"]), gradients)
 
 
 def record(program: Program) -> tuple[list[Seen], Kept]:
@@ -84,9 +87,12 @@ def write(names: Collection[str]) -> None:
             continue
         calls, kept = record(program)
         lines = ",\n".join(json.dumps(_fields(call)) for call in calls)
-        returned = json.dumps([(_text(tensor), position) for tensor, position in kept.tensors])
+        returned, gradients = (
+            json.dumps([(_text(tensor), position) for tensor, position in tensors]) for tensors in (kept.tensors, kept.gradients)
+        )
+        stored = f'"gradients": {gradients}, ' if kept.gradients else ""
         kept_too = json.dumps(sorted(kept.others))
-        (FOLDER / f"{name}.json").write_text(f'{{"kept": {kept_too}, "returned": {returned}, "calls": [\n{lines}\n]}}\n')
+        (FOLDER / f"{name}.json").write_text(f'{{"kept": {kept_too}, "returned": {returned}, {stored}"calls": [\n{lines}\n]}}\n')
 
 
 if __name__ == "__main__":

@@ -147,6 +147,7 @@ TOLD = {
     "padded_columns": {PADDED: 2},
     "beams_reordered": {("layout-copies", "reordered"): 1},
     "every_second_row": {("layout-copies", "counted"): 1},
+    "last_updated": {("unused-results", "gradients"): 3},  # the gradient through the product and the activation, and the first weights'
     "odd_words": {ODD: 1},
     "odd_channels": {ODD: 1},
     "tiny_rotations": {TINY: 1},
@@ -179,6 +180,7 @@ KINDS = {kind for reasons in TOLD.values() for kind, _ in reasons}
 # uses, and zeros are made by another operator there.
 BY_SIZE = {
     "weights_joined_and_returned": {JOINED: 1},
+    "last_updated": {},  # what is left with weights is not recorded
     "every_second_row": {},  # small arrays are matched to no maker
     "kronecker": {},  # it does not tell that a view joins axes
     "images_repeated": {},

@@ -56,6 +56,7 @@ ON_CPU = {
     "few_classes": {ROWS: 4},
     "one_hot_scattered": {},
     "rows_used": {},
+    "last_updated": {("unused-results", "gradients"): 2},  # a trace tells what comes after the last gradient that is used
     "images_repeated": {REPEATED: 2},  # nothing takes the activation
     "every_sixteenth": {},  # the divisor is a tensor there
     "table_trained": {},  # the gradient of the table is made by operators inside another

@@ -90,7 +90,7 @@ class Region(Struct, frozen=True, gc=False):
 
 
 class Gradient(Struct, frozen=True, gc=False):
-    """An array that a backward pass stored as the gradient of a weight, or added to the one before it, after so many nodes.
+    """An array that a backward pass stored as the gradient of a weight, or added to the one before it, after so many nodes (0: unknown).
 
     It ``is_used`` if an optimizer updates the weight with it, as far as that is known.
     """

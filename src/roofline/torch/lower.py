@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from ..cost import NOTHING, Cost
-from ..graph import GPU_BY_REQUEST, Array, Graph, Kernel, Node, Operator, Phase
+from ..graph import GPU_BY_REQUEST, Array, Gradient, Graph, Kernel, Node, Operator, Phase
 from ..graph.array_memory import ArrayMemory, Position
 from ..graph.facts.equal_arrays import equal_arrays
 from ..torch_prices import Priced, Tensor
@@ -38,6 +38,11 @@ def graph_of(calls: Sequence[Seen], prices: Sequence[Priced], kept: Kept, fused:
         append(graph, means, takes, gives, node, function_of(call))
     graph.results = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.tensors}
     graph.results |= {array for number in kept.others for array in memory.arrays_in(number)}
+    if any(node.phase == Phase.UPDATE for node in graph.nodes):  # what an optimizer leaves is no result of the step
+        stored = {memory.read(_array(tensor), Position(*position)) for tensor, position in kept.gradients}
+        left = {array for array in stored if not any(user.phase == Phase.UPDATE for user in graph.users.get(array, ()))}
+        graph.results -= left
+        graph.weight_gradients += [Gradient(array, 0, is_used=False) for array in sorted(left)]
     if fused is None:  # torch.compile computes equal values once
         graph.equal = equal_arrays(graph)
     return graph

@@ -69,10 +69,13 @@ class Seen(Struct, frozen=True, kw_only=True):
 
 
 class Kept(Struct, frozen=True):
-    """What is live when a function ends: its results and gradients, where they lie, and the numbers of ``others``' memory: arguments'."""
+    """What is live when a function ends: its results and gradients, where they lie, and the numbers of ``others``' memory: arguments'.
+    ``gradients`` are those of ``tensors`` that are stored with weights.
+    """
 
     tensors: tuple[tuple[Tensor, Position], ...] = ()
     others: frozenset[int] = frozenset()
+    gradients: tuple[tuple[Tensor, Position], ...] = ()
 
     def __contains__(self, number: int) -> bool:
         """Whether any of a memory is live."""
@@ -272,8 +275,8 @@ class Recorder:
 
     def kept(self, tensors: Sequence[Any]) -> Kept:
         """What is live beside arguments, weights and constants: these tensors."""
-        left = tuple((described(tensor), self._position(tensor)) for tensor in tensors)
-        return Kept(left, frozenset(number for key, number in self._numbers.items() if key < 0))
+        left, stored = (tuple((described(tensor), self._position(tensor)) for tensor in some) for some in (tensors, self.gradients()))
+        return Kept(left, frozenset(number for key, number in self._numbers.items() if key < 0), stored)
 
     def storages_of(self, tensors: Sequence[Any]) -> set[int]:
         """The numbers of these tensors' storages in `LiveMemory`."""

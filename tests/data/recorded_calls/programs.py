@@ -62,6 +62,15 @@ def _in_parts(torch: Any, x: Any, up: Any, down: Any, *, parts: int) -> None:
         (torch.tanh(rows @ up) @ down).square().sum().backward()
 
 
+def _updated(torch: Any, x: Any, up: Any, down: Any, *, of: Callable[..., list[Any]]) -> None:
+    """A step of training that updates some of two layers."""
+    for tensor in (up, down):
+        tensor.requires_grad_()
+    optimizer = torch.optim.SGD(of(up, down), lr=0.1)
+    (torch.tanh(x @ up) @ down).square().sum().backward()
+    optimizer.step()
+
+
 def _step_by_step(torch: Any, x: Any, w: Any, state: Any) -> Any:
     for rows in x.unbind():
         state = torch.tanh(rows + state @ w)
@@ -669,4 +678,7 @@ PROGRAMS: Mapping[str, Program] = {
     ),
     "given_rows": Program(lambda t, x, w, at: x.index_select(1, at) @ w, _of(16, 512, 1024), _of(1024, 1024), _ids(256)),
     "rows_repeated_by_count": Program(lambda t, x, w: x[:, t.arange(1024, device=x.device) // 2] @ w, _of(16, 512, 1024), _of(1024, 1024)),
+    # Steps of training whose optimizer has all weights, or the last ones alone.
+    "both_updated": Program(partial(_updated, of=lambda up, down: [up, down]), _of(2048, 512), _of(512, 1024), _of(1024, 512)),
+    "last_updated": Program(partial(_updated, of=lambda up, down: [down]), _of(2048, 512), _of(512, 1024), _of(1024, 512)),
 }

@@ -1,5 +1,5 @@
-"""Gradients and states of weights that are not trained: moments that a step updates with gradients, and that update no weight, and
-gradients that it multiplies by zero.
+"""Gradients and states of weights that are not trained: moments that a step updates with gradients, and that update no weight; gradients
+that it multiplies by zero, and those that it leaves with weights while an optimizer updates others.
 
 Such a state is an argument that only its own new value depends on, beside a factor of zero, in a program that updates other weights with
 theirs: one that only adds gradients up leaves the rest to another program. Averages of weights and running statistics, of which the same is
@@ -16,7 +16,7 @@ from ...workload import Avoidable
 from .occasional import zeros
 from .parts import CLASS, KIND
 
-GROUP = "states"
+GRADIENTS, STATES = "gradients", "states"
 LEAST = parse("1 MB", "B")  # of a state; smaller ones are sums of metrics
 
 
@@ -27,11 +27,13 @@ def unread_states(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         return
     removed = zeros(graph)
     needed = _needed(graph, graph.results - _states(graph, removed) - _unchanged(graph, removed), removed)
-    unneeded = (_needed(graph, graph.results) - needed - removed) & reached(graph, backward)
+    left = {gradient.array for gradient in graph.weight_gradients if not gradient.is_used and not gradient.place}  # of no known pass
+    unneeded = (_needed(graph, graph.results | left) - needed - removed) & reached(graph, backward)
+    cause, group = ("", STATES) if left.isdisjoint(unneeded) else ("frozen", GRADIENTS)
     for kernel, nodes in graph.inside.items():
         gives = [array for node in nodes for array in node.gives]
         if gives and needed.isdisjoint(gives) and not unneeded.isdisjoint(gives) and graph.kernels[kernel].cost.amounts:
-            yield kernel, Avoidable(kind=KIND, instead=NOTHING, unneeded=CLASS, group=GROUP)
+            yield kernel, Avoidable(kind=KIND, instead=NOTHING, cause=cause, unneeded=CLASS, group=group)
 
 
 def _states(graph: Graph, removed: set[int]) -> set[int]:
