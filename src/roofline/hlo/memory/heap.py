@@ -113,13 +113,15 @@ def placed(pieces: Iterable[Piece]) -> int:
         for number, (start, end) in enumerate(piece.spans):
             events += [(start, False, number == 0, piece), (end, True, False, piece)]
     places: dict[Piece, int] = {}
+    with_gaps: list[Piece] = []  # few are: those that a loop carries
     free = _FreeMemory()
     for _, is_end, is_first, piece in sorted(events, key=itemgetter(0, 1)):
         if is_end:
             free.release(places[piece], piece.bytes)
         elif is_first:
-            asleep = [(start, start + other.bytes) for other, start in places.items() if other.gaps and _meet(piece.spans, other.spans)]
+            asleep = [(places[other], places[other] + other.bytes) for other in with_gaps if _meet(piece.spans, other.spans)]
             places[piece] = free.allocate(piece.bytes, asleep)
+            with_gaps += [piece] if piece.gaps else []
         else:
             free.take(places[piece], piece.bytes)
     return free.top
