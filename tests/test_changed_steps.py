@@ -113,12 +113,12 @@ def test_a_step_is_as_short_as_device_and_host_may_be_together() -> None:
     doubt = Uncertainty(ops_s=24 * MS, low_s=4 * MS, high_s=6 * MS, again=0.0, host_s=0.0, gone_s=0.0, launched=None, hotter=0.0)
     point = Point(scope="average", infeed_outfeed=True, time_s=8 * MS, busy_s=6 * MS)
     old = analyze(recording(), load("h200"))
-    device, both = (_point(point, old, replace(doubt, launched=(host, 0.0))).expected for host in (0.0, 2 * MS))
+    device, both = (_point(point, old, replace(doubt, launched=(host, 0.0)), None).expected for host in (0.0, 2 * MS))
     assert device is not None
     assert both is not None
     assert (device.low_s, both.low_s) == (pytest.approx(7 * MS), pytest.approx(5 * MS))
     assert both.high_s == device.high_s == pytest.approx(9.5 * MS)
-    roof = _point(replace(point, floor_s=5.9 * MS), old, replace(doubt, launched=(4 * MS, 0.0))).expected
+    roof = _point(replace(point, floor_s=5.9 * MS), old, replace(doubt, launched=(4 * MS, 0.0)), None).expected
     assert roof is not None
     assert roof.low_s == 5.9 * MS  # never below the minimum
 

@@ -12,7 +12,6 @@ from ..errors import UsageError
 from ..render.what_if import what_if_text
 from ..report import Report
 from .options import Parser, chosen_machine, machine_options, output_options
-from .options.program_options import program_options
 from .options.slice_options import COMPILATION, MAKE_IT_FIT, functions_of, record_function, slice_options
 from .output import emit_report
 from .reading import read_options
@@ -29,7 +28,6 @@ def parser() -> Parser:
     command.add_argument("changes", metavar="CHANGE", nargs="+", help="changes to apply; chips and sizes come first, remat last")
     command.add_argument("--top", type=int, default=12, metavar="N", help="ops to list, those that change the most (default 12)")
     read_options(command, files=False)
-    program_options(command)
     slice_options(command, [value for value in COMPILATION if value.name not in ("save", MAKE_IT_FIT)])
     machine_options(command)
     output_options(command, page=True)
