@@ -17,6 +17,7 @@ from ...workload import Avoidable
 KIND, CLASS = "unused-results", "unused"
 GROUP, QUANTILE, MASKED, SAMPLED = "sorted", "quantile", "masked", "sampled"
 MOST_KEPT = 1 / 4  # of a row: a top-k of more takes as long as a sort
+TOP_K = 0.5  # of a sort's time that XLA's top-k takes: on an H200 1.0 ms of 1.98, for 50 of each of 256 rows of 128,000
 FEW = 1 / 1000  # of a row: fewer elements inside of it are quantiles
 LONG = 2**20  # elements of a row of which a much smaller sample gives a good estimate
 NEIGHBOURS = 2  # elements between which a quantile is interpolated; a longer slice is not one
@@ -41,6 +42,8 @@ def sorted_parts(graph: Graph) -> Iterator[tuple[int, Avoidable]]:
         cost = graph.cost(sort)
         amounts = {resource: amount for resource, amount in cost.amounts if resource != HBM}
         instead = Cost.of({**amounts, HBM: min(keys.bytes, cost.known(HBM))})
+        if graph.is_fused and group == GROUP:
+            instead = cost * TOP_K
         facts = {"row": row, "used": most}
         yield sort.kernel, Avoidable(kind=KIND, instead=instead, facts=facts, unneeded=CLASS, group=group)
 
