@@ -6,11 +6,11 @@ worker imports this package and nothing of the program that uses it, so a script
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from signal import Signals
 from threading import Lock, Thread
 from traceback import format_exc
 from types import TracebackType
@@ -20,6 +20,7 @@ from .errors import RooflineError
 
 PROGRESS_S = 0.1  # between two messages about progress
 _PROGRAM = "import pickle, sys; sys.path[:] = pickle.load(sys.stdin.buffer); from roofline.workers import serve; serve()"
+_WAITING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGALRM") if hasattr(signal, name))  # while a process starts
 Answer = tuple[str, Any]
 
 
@@ -31,17 +32,26 @@ class Worker:
     """A worker as its caller sees it; ``environment`` is added to that of this process."""
 
     def __init__(self, **environment: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, **environment},
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._calls, self._answers = self._process.stdin, self._process.stdout
-        pickle.dump(sys.path, self._calls)
+        process = None
+        try:
+            _keep_waiting(True)  # an interrupt would lose a process that was just started
+            process = self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **environment},
+            )
+            _keep_waiting(False)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            self._calls, self._answers = process.stdin, process.stdout
+            pickle.dump(sys.path, self._calls)
+        except BaseException:
+            _keep_waiting(False)
+            if process is not None:
+                _ended(process)
+            raise
 
     def call(self, function: Callable[..., Any], *arguments: Any, progress: Callable[..., None] | None = None) -> Any:
         """What the function returns there; its errors are raised here. With ``progress``, the function gets a callback of that name."""
@@ -65,17 +75,30 @@ class Worker:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.kill()
-        self._process.wait()
-        for pipe in (self._calls, self._answers):
-            try:
+        _ended(self._process)
+
+
+def _keep_waiting(wanted: bool) -> None:
+    """Whether signals wait that would interrupt this thread."""
+    if hasattr(signal, "pthread_sigmask"):
+        signal.pthread_sigmask(signal.SIG_BLOCK if wanted else signal.SIG_UNBLOCK, _WAITING)
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> None:
+    """Ends a process, whatever it is doing, and closes its pipes."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        try:
+            if pipe is not None:
                 pipe.close()
-            except OSError:  # what was not yet sent
-                continue
+        except OSError:  # what was not yet sent
+            continue
 
 
 def serve() -> None:
     """The main loop of a worker, until there are no more calls. What else is printed stays out of the pipe."""
+    _keep_waiting(False)  # a process begins with what waits where it was started
     calls, answers = sys.stdin.buffer, open(os.dup(1), "wb")  # noqa: SIM115  for as long as the process lives
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
@@ -158,7 +181,7 @@ def _end(status: int) -> str:
     if status >= 0:
         return f"ended with status {status}"
     try:
-        name = Signals(-status).name
+        name = signal.Signals(-status).name
     except ValueError:  # real-time signals have no name
         name = f"signal {-status}"
     return f"was killed by {name}" + (", probably out of memory" if name == "SIGKILL" else "")
