@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.rewriting import Rewriting
-from ..memory.values import Values, ValuesOf
 from ..price.bodies import updated
+from ..price.live_values import Values, ValuesOf
 from ..price.traffic import in_place_parameters
 from .compiler_model import Names
 from .inlining import computations_that_run

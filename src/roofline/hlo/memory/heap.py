@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from ..ir.module import Instruction
 from ..ir.renaming import IN_PLACE
 from ..ir.shapes import Shape
+from ..price.live_values import Value, Values
 from .liveness import CALLING, Liveness
 from .slots import Slot, Slots
-from .values import Value, Values
 
 ALIGNMENT = 16384  # bytes: all offsets in the assignments of libtpu 0.0.42 and 0.0.51 are multiples of it
 _ADDRESSES = 32  # bytes of a tuple on v5p, v6e and v7x, for up to four parts; other chips use 512 or 1024. The last tuple takes no more

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from ..ir.module import HloModule, Instruction
 from ..ir.platforms import Platform
+from ..price.live_values import Value, Values, ValuesOf
 from .scoped import scoped_bytes
 from .slots import Slot, Slots, SlotsOf
-from .values import Value, Values, ValuesOf
 
 CALLING = frozenset(("while", "conditional", "call", "async-start"))  # opcodes whose computations run in the program's order
 

@@ -9,6 +9,7 @@ from ...resource import HBM
 from ..ir.malformed import Malformed
 from ..ir.module import HloModule
 from ..ir.platforms import Platform
+from ..price.live_values import Value
 from ..price.memory_spaces import level_of_space
 from ..price.traffic import part_of
 from .assignment import Allocation, Instructions, read_assignment
@@ -17,7 +18,6 @@ from .heap import Heap
 from .liveness import Liveness
 from .owners import ACTIVATIONS, OF_KIND, layers_of, owners_of
 from .spaces import memory_spaces
-from .values import Value
 
 SCHEDULED = "liveness over the schedule"
 

@@ -13,9 +13,9 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.shapes import Shape
 from ..price.bodies import updated
 from ..price.elementwise import ELEMENTWISE
+from ..price.live_values import Value, Values, ValuesOf
 from ..price.traffic import in_place_parameters
 from .aliasing import stated_aliases
-from .values import Value, Values, ValuesOf
 
 _ELEMENTWISE = ELEMENTWISE | {"copy", "all-reduce", "sort"}
 _RESULTS_TRIED = 64  # results whose memory is tried for one temporary array

@@ -16,8 +16,8 @@ from ..ir.module import Computation, HloModule, Instruction
 from ..ir.platforms import Platform
 from ..ir.renaming import IN_PLACE, SHARING, aliases
 from ..ir.shapes import Shape
-from ..price.bodies import bytes_of
-from ..price.memory_spaces import level
+from .bodies import bytes_of
+from .memory_spaces import level
 
 NAMES_ONLY = IN_PLACE | {"tuple", "get-tuple-element", "parameter"}
 
