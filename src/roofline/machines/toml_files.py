@@ -7,6 +7,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -18,6 +19,7 @@ from ..resource import Resource
 from ..units import parse, show
 
 MOST_BYTES = int(parse("1 MB", "B"))  # a hundred times the longest of the catalogue
+_ONE_AT_A_TIME = Lock()  # msgspec crashes if two threads are the first to convert to a type
 _T = TypeVar("_T")
 _Row = TypeVar("_Row")
 Texts = tuple[str, ...]
@@ -84,7 +86,8 @@ def read_toml(path: str | Path, kind: type[_T], *, regular: bool = False) -> _T:
 def typed(tables: object, kind: type[_T], file: str) -> _T:
     """Tables as a value of a type; ``file`` is their file's name, for errors."""
     try:
-        return msgspec.convert(tables, kind, dec_hook=_resource)
+        with _ONE_AT_A_TIME:
+            return msgspec.convert(tables, kind, dec_hook=_resource)
     except (msgspec.ValidationError, RooflineError) as error:
         with in_file(file):
             raise _fault(tables, kind, "", error) from None
